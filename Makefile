@@ -30,16 +30,12 @@ test: $(VENV)/.dev ## run the tests
 	@sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not heavy" $(ARGS)
 
-e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, toolchains, Docker
+e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, toolchains, Docker, replays
 	@HERMES_TEST_COMPLETE=1 sh scripts/system.sh
-	$(BIN)/python -m pytest -n $(WORKERS) -m heavy $(ARGS)
+	HERMES_TEST_REPLAY=1 $(BIN)/python -m pytest -n $(WORKERS) -m heavy $(ARGS)
 
-cluster-test: $(VENV)/.dev ## nodes on PostgreSQL: the tests of the API, kills, pauses, crashes; their speed
-	HERMES_TEST_STORE=postgres HERMES_KILLS=$${HERMES_KILLS:-40} \
-		HERMES_TEST_PAUSES=$${HERMES_TEST_PAUSES:-2} $(BIN)/python -m tests.kit.postgres \
-		$(BIN)/python -m pytest -n $(WORKERS) tests/unit/store tests/server/test_api_*.py \
-		tests/server/test_cluster*.py $(ARGS)
-	$(BIN)/python -m tests.kit.postgres $(BIN)/python -m bench.cluster
+cluster-test: $(VENV)/.dev ## nodes on PostgreSQL for an hour: the tests of the API, kills, pauses, crashes; their speed
+	@sh scripts/cluster_test.sh $(BIN) $(WORKERS) $(ARGS)
 
 test-local: $(VENV)/.dev ## the tests with real local models; downloads 1.6 GB once
 	$(BIN)/hermes model pull

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import batches, browsing, peers, serving, terminal
+from bench import batches, browsing, messenger, peers, serving, terminal
 from bench.measure import median, process
 
 GROUPS = (
@@ -44,11 +44,10 @@ ALONE = {
     "schedule": "bench.schedule",
     "mcp": "bench.mcp_calls",
     "knowledge": "bench.knowledge",
-    "gateway": "bench.messenger",
     "replay": "bench.recordings",
 }
 """Groups of ours that are measured without a runtime around them."""
-NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge", "gateway", "replay")
+NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge", "replay")
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,7 @@ ROWS = (
     Row("sandbox", "sandbox_probe", "  canary, once until something changes"),
     Row("sandbox", "file_read", "read_file (floor: plain Python)"),
     Row("sandbox", "file_patch", "patch (floor: plain Python)"),
+    Row("sandbox", "file_write", "write_file over a file (floor: plain Python)"),
     Row("store", "append_cpu", "append a message, CPU", faster=3),
     Row("store", "append_wall", "  the same, wall"),
     Row("store", "resume_cpu", "resume 10,000 messages, CPU", faster=3),
@@ -133,6 +133,7 @@ ROWS = (
     Row("server", "serve_listen", "start to listening", faster=6),
     Row("server", "serve_ready", "  until a request with a key is answered"),
     Row("gateway", "gateway_start", "gateway: start to first poll", at_most=600),
+    Row("gateway", "gateway_offline", "  without a network", at_most=600),
     Row("gateway", "gateway_memory", "gateway: memory at rest", "MB", at_most=60),
     Row("gateway", "gateway_first", "gateway: first message to its answer", at_most=300),
     Row("gateway", "gateway_cpu", "gateway: a message, CPU", at_most=6),
@@ -166,6 +167,7 @@ ROWS = (
     Row("web", "web_heap", "  heap after reading all", "MB", at_most=60),
     Row("web", "web_keys", "  25 keys", at_most=500),
     Row("web", "web_list", "500 sessions: slowest answer", at_most=100),
+    Row("web", "web_tab", "the twelfth tab: load and a request", at_most=1000),
     Row("batch", "batch_cpu", "batch: an item of 5 tool steps, CPU", faster=80),
     Row("batch", "batch_rate", "batch: items of one process", "/s", faster=100, more=True),
     Row("batch", "batch_memory", "batch: memory, 64 at a time", "MB", at_most=100),
@@ -425,6 +427,9 @@ class Bench:
                 continue
             if group == "server":
                 serving.measure(self.homes, self.url, self.results.add, self.attempt)
+                continue
+            if group == "gateway":
+                messenger.measure(self.homes, self.url, self.results.add, self.attempt)
                 continue
             if group == "batch":
                 batches.measure(self.homes, self.url, self.results.add, self.attempt)

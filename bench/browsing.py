@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -18,14 +19,18 @@ from bench.serving import KEY, Running, free_port, prepare
 ROUNDS = 5
 SESSIONS = 500
 MESSAGES = 10_000
+LIMIT_SECONDS = 240
+"""How long a browser may take for what it is asked to do."""
 LOG = "document.querySelector('[role=log]')"
-PAINT = """new Promise(done => {
+PAINT = """new Promise((done, fail) => {
   const look = () => {
     const found = performance.getEntriesByName('first-contentful-paint')[0];
-    found ? done(found.startTime) : setTimeout(look, 10);
+    if (found) done(found.startTime);
+    else if (performance.now() > LIMIT) fail(new Error('the page was never painted'));
+    else setTimeout(look, 10);
   };
   look();
-})"""
+})""".replace("LIMIT", str(20_000))
 ECHO = """new Promise(async done => {
   const area = document.querySelector('textarea');
   const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
@@ -135,7 +140,9 @@ def measure_load(peer: str, home: peers.Home, add: Add) -> None:
     with running(peer, home) as server:
         script = [sys.executable, "-m", "bench.browsing", server.url]
         env = {**os.environ, "PYTHONPATH": str(peers.ROOT)}
-        done = subprocess.run(script, env=env, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            script, env=env, capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
+        )
         for metric, values in json.loads(done.stdout).items():
             add(peer, metric, *values)
         add(peer, "web_memory", server.rss_mb())
@@ -204,7 +211,7 @@ async def measure_work(home: peers.Home, add: Add) -> None:
     server = await asyncio.to_thread(start_dashboard, "ours", home)
     try:
         before = server.rss_mb()
-        async with start_driver(dict(os.environ)) as playwright:
+        async with asyncio.timeout(LIMIT_SECONDS), start_driver(dict(os.environ)) as playwright:
             browser = await playwright.chromium.launch(
                 executable_path=find_browser("", os.environ), args=["--no-sandbox"]
             )
@@ -218,6 +225,7 @@ async def measure_work(home: peers.Home, add: Add) -> None:
             add("ours", "web_open_mb", server.rss_mb() - before)
             await measure_streams(page, server, add)
             await measure_reading(page, add)
+            add("ours", "web_tab", await measure_tabs(page))
             await browser.close()
     finally:
         server.stop()
@@ -288,6 +296,23 @@ async def measure_reading(page: Any, add: Add) -> None:
     add("ours", "web_heap", used / 1e6)
     keys = await page.evaluate(ECHO.replace("KEYS", "25").replace("PAUSE", "0"))
     add("ours", "web_keys", sum(keys))
+
+
+async def measure_tabs(page: Any) -> float:
+    """Milliseconds of the twelfth tab of one browser: until it shows its messages, and a request
+    after that."""
+    address, shown = page.url, f'article[data-seq="{MESSAGES - 1}"]'
+    await page.locator(shown).wait_for()
+    for _ in range(10):
+        tab = await page.context.new_page()
+        await tab.goto(address)
+        await tab.locator(shown).wait_for()
+    tab = await page.context.new_page()
+    begin = time.perf_counter()
+    await tab.goto(address)
+    await tab.locator(shown).wait_for()
+    spent = (time.perf_counter() - begin) * 1000
+    return spent + float(await tab.evaluate(ASK, ["api/sessions?limit=20"]))
 
 
 def _note_size(sizes: list[float], event: dict[str, Any]) -> None:

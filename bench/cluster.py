@@ -35,7 +35,12 @@ LIMITS = {
     "another tenant with 10,000 queued, added, ms": 20,
     "100,000 sessions queued, times the rate with 1,000": -0.5,
     "idle node, statements/s": 2,
-    "idle node, connections": 10,
+    "idle node, connections": 6,
+    "stop at another node until the tool has ended, ms": 1500,
+    "key of 20 requests/s, most in a second": 22,
+    "429 at one node until the others are silent, ms": 200,
+    "cap of $1, 150 sessions on 3 nodes: spent, $": 1.0101,
+    "  longest wait of a node for a call, s": 5,
     "1,000 events/s to other nodes, p50, ms": 5,
     "1,000 events/s to other nodes, p99, ms": 60,
     "tool step, added to SQLite, ms": 2,
@@ -66,11 +71,16 @@ def make_database() -> Iterator[str]:
 class Node:
     """`hermes serve` on the database, and a client with its key."""
 
-    def __init__(self, database: str, provider_url: str, **settings: Any) -> None:
+    def __init__(
+        self, database: str, provider_url: str, sections: Any = None, **settings: Any
+    ) -> None:
+        """`sections`: of the configuration; `settings`: of its section `cluster`."""
         self.home = peers.our_home(provider_url)
         path = self.home.path / ".hermes" / "config.yaml"
         text = path.read_text().replace("default: text", "default: asked")
-        path.write_text(text + f"cluster: {json.dumps(settings)}\n")
+        more = {**(sections or {}), "cluster": settings}
+        lines = (f"{name}: {json.dumps(section)}\n" for name, section in more.items())
+        path.write_text(text + "".join(lines))
         self.env = self.home.env | {"API_SERVER_KEY": KEY, "HERMES_DATABASE_URL": database}
         port = free_port()
         command = [str(self.home.bin / "hermes"), "serve", "--port", str(port)]
@@ -314,14 +324,21 @@ async def measure_store(database: str, url: str) -> Figures:
     }
 
 
-ROWS: dict[str, Callable[[str, str], Awaitable[Figures]]] = {
-    "wake": measure_wake,
-    "idle": measure_idle,
-    "store": measure_store,
-    "tenants": measure_tenants,
-    "events": measure_events,
-    "queue": measure_queue,
-}
+ROWS = (
+    *("wake", "idle", "store", "tenants", "events", "queue"),
+    *("stop", "rate", "pause", "cap"),
+)
+
+
+def find_row(name: str) -> Callable[[str, str], Awaitable[Figures]]:
+    """What measures a row."""
+    from bench import cluster_limits
+
+    own = globals()
+    found: Callable[[str, str], Awaitable[Figures]] = (
+        own.get(f"measure_{name}") or vars(cluster_limits)[f"measure_{name}"]
+    )
+    return found
 
 
 def judge(name: str, value: float) -> str:
@@ -335,11 +352,9 @@ def judge(name: str, value: float) -> str:
 async def main() -> int:
     missed = False
     with provider() as url:
-        for row, measure in ROWS.items():
-            if sys.argv[1:] and row not in sys.argv[1:]:
-                continue
+        for row in sys.argv[1:] or ROWS:
             with make_database() as database:
-                figures = await measure(database, url)
+                figures = await find_row(row)(database, url)
             for name, value in figures.items():
                 verdict = judge(name, value)
                 missed |= "MISS" in verdict

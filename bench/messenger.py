@@ -1,32 +1,59 @@
-"""The gateway with a Telegram on loopback: python -m bench.messenger URL GROUP..."""
+"""The gateways of both programs as processes, with the same Telegram on loopback."""
 
 import asyncio
 import itertools
 import os
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from bench.measure import emit
+from bench import peers
+from bench.provider import WORD
 
 TOKEN = "123456789:AAbench-telegram-token-0123456789abcd"
 TICK = os.sysconf("SC_CLK_TCK")
-STARTS = 5
-MESSAGES = 300
-CONVERSATIONS = 200
-CROWD = 1000
+BOT = 123456789  # nobody who writes: programs ignore themselves
 EVICTION_SECONDS = 35
 """Conversations beyond the hundred that are kept go within half a minute."""
+REST_SECONDS = 2
+Add = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of each is asked of a program."""
+
+    starts: int
+    offline_starts: int
+    messages: int
+    conversations: int
+    crowd: int
+
+
+SIZES = {
+    "original": Size(starts=3, offline_starts=1, messages=60, conversations=40, crowd=0),
+    "ours": Size(starts=5, offline_starts=5, messages=300, conversations=200, crowd=1000),
+}
+KNOWN = range(2, 22)
+# What the original needs in order to speak with this Telegram instead of the real one: the address
+# in its configuration, and a home channel, which it asks for otherwise. Its search for other
+# addresses of Telegram takes half a minute without a network: that is a row of its own.
+ORIGINAL_CONFIG = "platforms:\n  telegram:\n    extra:\n      base_url: {url}/bot\n"
+ORIGINAL_ENV = {"TELEGRAM_HOME_CHANNEL": "424242", "GATEWAY_ALLOW_ALL_USERS": "true"}
+WITHOUT_SEARCH = {"HERMES_TELEGRAM_DISABLE_FALLBACK_IPS": "true"}
 
 
 class Telegram:
-    """Answers polls at once when somebody has written, and counts what the bot sends."""
+    """Answers polls at once when somebody has written, and counts the answers of the model."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.polled = asyncio.Event()
         self.sent = 0
         self._updates: list[dict[str, Any]] = []
@@ -50,11 +77,12 @@ class Telegram:
         if method == "getUpdates":
             return _answer(await self._poll(await read_fields(request)))
         if method == "getMe":
-            return _answer({"id": 1, "is_bot": True, "first_name": "B", "username": "bench_bot"})
+            return _answer({"id": BOT, "is_bot": True, "first_name": "B", "username": "bench_bot"})
         if method == "sendMessage":
-            chat = int((await read_fields(request))["chat_id"])
+            fields = await read_fields(request)
+            chat = int(fields["chat_id"])
             async with self._news:
-                self.sent += 1
+                self.sent += str(fields["text"]).strip() == WORD
                 self._news.notify_all()
             return _answer(make_message(next(self._ids), chat))
         return _answer(True)
@@ -91,26 +119,25 @@ def _answer(result: object) -> web.Response:
     return web.json_response({"ok": True, "result": result})
 
 
-class Running:
-    """A gateway as a process."""
+class Gateway:
+    """The gateway of one program, as a process."""
 
     def __init__(self, child: asyncio.subprocess.Process) -> None:
         self._child = child
 
     @classmethod
-    async def start(cls, base_url: str) -> "Running":
-        env = os.environ | {
-            "TELEGRAM_BOT_TOKEN": TOKEN,
-            "TELEGRAM_BASE_URL": base_url,
-            "TELEGRAM_ALLOW_ALL_USERS": "true",
-        }
-        program = str(Path(sys.executable).parent / "hermes")
-        quiet = asyncio.subprocess.DEVNULL
-        return cls(
-            await asyncio.create_subprocess_exec(
-                program, "gateway", "run", env=env, stdin=quiet, stdout=quiet, stderr=quiet
+    async def start(cls, home: peers.Home, env: Mapping[str, str]) -> "Gateway":
+        program = str(home.bin / "hermes")
+        with (home.path / "gateway.log").open("wb") as log:
+            child = await asyncio.create_subprocess_exec(
+                *(program, "gateway", "run"),
+                env=home.env | env,
+                cwd=home.cwd,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
-        )
+        return cls(child)
 
     def cpu_ms(self) -> float:
         stat = Path(f"/proc/{self._child.pid}/stat").read_text().rpartition(")")[2].split()
@@ -123,50 +150,78 @@ class Running:
     async def stop(self) -> None:
         if self._child.returncode is None:
             self._child.terminate()
-            await self._child.wait()
+            try:
+                async with asyncio.timeout(20):
+                    await self._child.wait()
+            except TimeoutError:
+                self._child.kill()
+                await self._child.wait()
 
 
-async def measure_starts(fake: Telegram, base_url: str) -> None:
-    for number in range(-1, STARTS):
-        fake.polled.clear()
-        begin = time.perf_counter()
-        gateway = await Running.start(base_url)
-        async with asyncio.timeout(60):
+@asynccontextmanager
+async def running(
+    fake: Telegram, home: peers.Home, env: Mapping[str, str]
+) -> AsyncIterator[Gateway]:
+    """A gateway that has polled for the first time."""
+    fake.polled.clear()
+    gateway = await Gateway.start(home, env)
+    try:
+        async with asyncio.timeout(90):
             await fake.polled.wait()
-        took = (time.perf_counter() - begin) * 1e3
-        if number >= 0:  # the first one writes byte code
-            emit("gateway_start", took)
-            begin, count = time.perf_counter(), fake.sent
-            await fake.say(1)
-            await fake.until_sent(count + 1)
-            emit("gateway_first", (time.perf_counter() - begin) * 1e3)
+        yield gateway
+    except TimeoutError:
+        log = (home.path / "gateway.log").read_text()[-2000:]
+        raise RuntimeError(f"it did not answer the Telegram on loopback: {log}") from None
+    finally:
         await gateway.stop()
 
 
-async def measure_messages(fake: Telegram, base_url: str) -> None:
-    fake.polled.clear()
-    gateway = await Running.start(base_url)
-    await fake.polled.wait()
-    await asyncio.sleep(2)
-    idle = gateway.rss_mb()
-    emit("gateway_memory", idle)
-    known = list(range(2, 22))
-    await ask(fake, known)
-    before = gateway.cpu_ms()
-    await ask(fake, known * (MESSAGES // len(known)))
-    emit("gateway_cpu", (gateway.cpu_ms() - before) / MESSAGES)
-    before, memory = gateway.cpu_ms(), gateway.rss_mb()
-    people = range(1000, 1000 + CONVERSATIONS)
-    await ask(fake, list(people))
-    emit("gateway_new", (gateway.cpu_ms() - before) / CONVERSATIONS)
-    emit("gateway_growth", (gateway.rss_mb() - memory) * 40 / CONVERSATIONS)
-    await ask(fake, list(range(10_000, 10_000 + CROWD)))
-    await asyncio.sleep(EVICTION_SECONDS)
-    emit("gateway_evicted", gateway.rss_mb() - idle)
-    await gateway.stop()
+async def measure_starts(
+    fake: Telegram, home: peers.Home, env: Mapping[str, str], count: int, add: Add
+) -> None:
+    for number in range(-1, count):
+        begin = time.perf_counter()
+        async with running(fake, home, env):
+            took = (time.perf_counter() - begin) * 1e3
+            if number >= 0:  # the first one writes byte code
+                add("gateway_start", took)
+                begin = time.perf_counter()
+            await ask(fake, [1])
+            if number >= 0:
+                add("gateway_first", (time.perf_counter() - begin) * 1e3)
 
 
-async def ask(fake: Telegram, people: list[int]) -> None:
+async def measure_offline_starts(
+    fake: Telegram, home: peers.Home, env: Mapping[str, str], count: int, add: Add
+) -> None:
+    for _ in range(count):
+        begin = time.perf_counter()
+        async with running(fake, home, env):
+            add("gateway_offline", (time.perf_counter() - begin) * 1e3)
+
+
+async def measure_messages(
+    fake: Telegram, home: peers.Home, env: Mapping[str, str], size: Size, add: Add
+) -> None:
+    async with running(fake, home, env) as gateway:
+        await asyncio.sleep(REST_SECONDS)
+        idle = gateway.rss_mb()
+        add("gateway_memory", idle)
+        await ask(fake, KNOWN)
+        before = gateway.cpu_ms()
+        await ask(fake, list(KNOWN) * (size.messages // len(KNOWN)))
+        add("gateway_cpu", (gateway.cpu_ms() - before) / size.messages)
+        before, memory = gateway.cpu_ms(), gateway.rss_mb()
+        await ask(fake, range(1000, 1000 + size.conversations))
+        add("gateway_new", (gateway.cpu_ms() - before) / size.conversations)
+        add("gateway_growth", (gateway.rss_mb() - memory) * 40 / size.conversations)
+        if size.crowd:
+            await ask(fake, range(10_000, 10_000 + size.crowd))
+            await asyncio.sleep(EVICTION_SECONDS)
+            add("gateway_evicted", gateway.rss_mb() - idle)
+
+
+async def ask(fake: Telegram, people: Iterable[int]) -> None:
     """One message after the other, each when the one before is answered."""
     for user in people:
         count = fake.sent
@@ -174,7 +229,8 @@ async def ask(fake: Telegram, people: list[int]) -> None:
         await fake.until_sent(count + 1)
 
 
-async def main() -> None:
+@asynccontextmanager
+async def telegram() -> AsyncIterator[Telegram]:
     fake = Telegram()
     app = web.Application()
     app.router.add_post("/bot{token}/{method}", fake.handle)
@@ -182,13 +238,41 @@ async def main() -> None:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    base_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
-        await measure_starts(fake, base_url)
-        await measure_messages(fake, base_url)
+        yield fake
     finally:
         await runner.cleanup()
 
 
-if __name__ == "__main__":
-    asyncio.run(main())
+async def _measure_peer(peer: str, url: str, add: Add) -> None:
+    home = peers.original_home(url) if peer == "original" else peers.our_home(url)
+    size = SIZES[peer]
+    try:
+        async with telegram() as fake:
+            env = {"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_ALLOW_ALL_USERS": "true"}
+            usual = env = env | {"TELEGRAM_BASE_URL": fake.url}
+            if peer == "original":
+                with (home.path / ".hermes" / "config.yaml").open("a") as config:
+                    config.write(ORIGINAL_CONFIG.format(url=fake.url))
+                env = env | ORIGINAL_ENV
+                usual = env | WITHOUT_SEARCH
+            await measure_starts(fake, home, usual, size.starts, add)
+            await measure_messages(fake, home, usual, size, add)
+            if os.environ.get(peers.ISOLATED) == "1":
+                await measure_offline_starts(fake, home, env, size.offline_starts, add)
+    finally:
+        home.remove()
+
+
+def measure(
+    names: Iterable[str],
+    url: str,
+    add: Add,
+    attempt: Callable[[str, Callable[[], None]], None],
+) -> None:
+    """Measure one after the other; `url` is the provider's."""
+    for name in names:
+        if name in SIZES:
+            work = partial(_measure_peer, name, url, partial(add, name))
+            attempt(f"{name} gateway", lambda work=work: asyncio.run(work()))  # type: ignore[misc]

@@ -13,7 +13,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / ".bench"
 ORIGINAL = SCRATCH / "original"
 # Without edge-tts the original runs pip at every start, which would not be a fair figure.
-REQUIREMENTS = ("hermes-agent==0.19.0", "aiohttp", "edge-tts==7.2.7")
+REQUIREMENTS = (
+    "hermes-agent==0.19.0",
+    "aiohttp",
+    "edge-tts==7.2.7",
+    "python-telegram-bot[webhooks]==22.6",  # what it asks for itself, to speak with Telegram
+)
 SDK = SCRATCH / "sdk"
 SDK_REQUIREMENTS = (
     "opentelemetry-sdk==1.45.2",

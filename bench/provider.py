@@ -9,11 +9,15 @@
     tools-N          N tool calls, one per request, then a short text
     paced-N-MS       N content chunks, one every MS milliseconds
     lines-N          N lines of text, in large blocks
+    command-sleep    a command that sleeps for ten minutes, then a short text
+    refuse-S         status 429 for the first such request, for S seconds; then text
     asked            what the last user message names: one of the above, else text
 
 It keeps no conversation: call ids carry the step's number, and the greatest one in a request says
 how far the conversation is. GET /stats: arrival of the first chat request since POST /reset (on the
-monotonic clock, which is comparable between processes), their number, the size of the last body.
+monotonic clock, which is comparable between processes), their number, the size of the last body,
+the most that arrived within a second, and how long after the status 429 one still came before it
+was allowed.
 """
 
 import asyncio
@@ -24,7 +28,9 @@ import time
 from typing import Any
 
 ID = re.compile(rb"benchcall_(\d+)")
-ASKED = re.compile(r"\b(stream-\d+(-each)?|tools-\d+|lines-\d+|paced-\d+-\d+)\b")
+ASKED = re.compile(
+    r"\b(stream-\d+(-each)?|tools-\d+|lines-\d+|paced-\d+-\d+|refuse-\d+|command-sleep)\b"
+)
 # Tools that cost nothing, best first; {i} changes with every step, so that no loop guard wakes.
 CHEAP: dict[str, dict[str, Any]] = {
     "bench_noop": {"i": "{i}"},
@@ -32,6 +38,8 @@ CHEAP: dict[str, dict[str, Any]] = {
     "read_file": {"path": "/etc/hostname", "offset": 1, "limit": 1},
 }
 EACH_GAP = 150e-6
+WORD = "wxyz"
+"""Every chunk of text."""
 USAGE = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
 
 
@@ -39,9 +47,33 @@ class Stats:
     first_ns = 0
     chats = 0
     body_bytes = 0
+    refused_ns = allowed_ns = last_ns = 0
+
+    def __init__(self) -> None:
+        self.arrivals: list[int] = []
 
     def reset(self) -> None:
         self.first_ns = self.chats = self.body_bytes = 0
+        self.refused_ns = self.allowed_ns = self.last_ns = 0
+        self.arrivals = []
+
+    def refuse(self, arrived: int, seconds: int) -> None:
+        self.refused_ns = self.last_ns = arrived
+        self.allowed_ns = arrived + seconds * 10**9
+
+    def note_arrival(self, arrived: int) -> None:
+        self.arrivals.append(arrived)
+        if self.refused_ns < arrived < self.allowed_ns:
+            self.last_ns = arrived
+
+    def find_busiest(self) -> int:
+        """The most requests within any second."""
+        most = first = 0
+        for last, arrived in enumerate(self.arrivals):
+            while arrived - self.arrivals[first] >= 10**9:
+                first += 1
+            most = max(most, last - first + 1)
+        return most
 
 
 def event(delta: dict[str, Any], finish: str | None = None, **extra: Any) -> bytes:
@@ -80,13 +112,15 @@ def script(model: str, body: bytes, wanted: dict[str, Any]) -> list[bytes]:
     """The answer as a list of server-sent events."""
     name, _, rest = model.partition("-")
     count = int(m.group()) if (m := re.match(r"\d+", rest)) else 1
+    if name == "command" and b'"role":"tool"' not in body.replace(b'": "', b'":"'):
+        return [*call_tool(1, "terminal", '{"command": "sleep 600"}'), END]
     if name == "tools":
         step = max((int(n) for n in ID.findall(body)), default=0) + 1
         if step <= count:
             return [*tool_call(step, wanted), END]
         count = 1
     first = event({"role": "assistant", "content": ""})
-    text = [event({"content": "wxyz"})] * count
+    text = [event({"content": WORD})] * count
     if name == "lines":
         text = [event({"content": f"line {i} of **many**, with `code`\n"}) for i in range(count)]
     return [first, *text, event({}, "stop", usage=USAGE), END]
@@ -95,7 +129,10 @@ def script(model: str, body: bytes, wanted: dict[str, Any]) -> list[bytes]:
 def tool_call(step: int, wanted: dict[str, Any]) -> list[bytes]:
     offered = {t["function"]["name"] for t in wanted.get("tools") or ()}
     name = next((n for n in CHEAP if n in offered), "bench_noop")
-    arguments = json.dumps(CHEAP[name]).replace("{i}", str(step))
+    return call_tool(step, name, json.dumps(CHEAP[name]).replace("{i}", str(step)))
+
+
+def call_tool(step: int, name: str, arguments: str) -> list[bytes]:
     call = {"index": 0, "id": f"benchcall_{step}", "type": "function"}
     return [
         event({"role": "assistant", "content": None}),
@@ -165,6 +202,8 @@ class Connection(asyncio.Protocol):
                     "first_ns": stats.first_ns,
                     "chats": stats.chats,
                     "body_bytes": stats.body_bytes,
+                    "busiest": stats.find_busiest(),
+                    "silent_after_ms": (stats.last_ns - stats.refused_ns) / 1e6,
                 }
             )
         if path == "/reset":
@@ -176,9 +215,15 @@ class Connection(asyncio.Protocol):
             return self.reply({"error": {"message": "not found"}}, b"404 Not Found")
         stats.first_ns = stats.first_ns or arrived
         stats.chats += 1
+        stats.note_arrival(arrived)
         stats.body_bytes = len(body)
         wanted = json.loads(body)
         name = scripted(wanted)
+        if name.startswith("refuse-") and not stats.refused_ns:
+            seconds = int(name.rpartition("-")[2])
+            stats.refuse(arrived, seconds)
+            refusal = {"error": {"message": "slow down", "type": "rate_limit_exceeded"}}
+            return self.reply(refusal, b"429 Too Many Requests\r\nRetry-After: %d" % seconds)
         events = script(name, body, wanted)
         if not wanted.get("stream"):
             return self.reply(whole(events))

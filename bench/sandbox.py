@@ -72,6 +72,7 @@ async def time_file_tools(base: Path) -> None:
     from hermes.core.tool import Toolbox, ToolContext, UserAccess, Workspace
     from hermes.tools.patch import patch
     from hermes.tools.read_file import read_file
+    from hermes.tools.write_file import write_file
 
     file = base / "work" / "file.py"
     place = Workspace(base / "work", base / "home", base / "home" / "outputs", {})
@@ -82,6 +83,19 @@ async def time_file_tools(base: Path) -> None:
         change = {"path": "file.py", "old_string": "c = 3", "new_string": "c = 4"}
         await patch.run(patch.parse_params(change), ctx)
 
+    async def write() -> None:
+        lines = (f"v{n} = {n if n % 40 else time.perf_counter_ns()}\n" for n in range(100))
+        change = {"path": "written.py", "content": "".join(lines)}
+        await write_file.run(write_file.parse_params(change), ctx)
+
+    def write_plainly() -> None:
+        lines = (f"v{n} = {n if n % 40 else time.perf_counter_ns()}\n" for n in range(100))
+        with file.with_suffix(".new").open("w") as new:
+            new.write("".join(lines))
+            new.flush()
+            os.fsync(new.fileno())
+        file.with_suffix(".new").replace(file.with_name("plain.py"))
+
     def edit_plainly() -> None:
         file.write_text("a = 1\nb = 2\n" * 50 + "c = 3\n")
         new = file.with_suffix(".new")
@@ -91,6 +105,8 @@ async def time_file_tools(base: Path) -> None:
     works: dict[str, Callable[[], Awaitable[object]]] = {
         "file_patch": edit,
         "floor:file_patch": lambda: asyncio.to_thread(edit_plainly),
+        "file_write": write,
+        "floor:file_write": lambda: asyncio.to_thread(write_plainly),
         "file_read": lambda: read_file.run(read_file.parse_params({"path": "file.py"}), ctx),
         "floor:file_read": lambda: asyncio.to_thread(file.read_text),
     }

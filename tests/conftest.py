@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kit.home import RECORDING
 from tests.kit.processes import living
 
 COMPLETE = "HERMES_TEST_COMPLETE"
@@ -31,6 +32,8 @@ settings.register_profile(
 settings.load_profile("gate")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # run in the background; children inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # run by nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 _DATABASE = re.compile(r"\.db(-wal|-shm|-journal)?$")
 _opened: list[str] = []
 _watching = True
@@ -169,9 +172,12 @@ _LONGEST = (
     "flow/test_stable_prompt",
     "e2e/test_knowledge",
     "e2e/test_skill_validator",
-    "unit/store/test_postgres",
     "server/test_cluster",
     "[postgres",
+    "gateway/test_streamed_answers",
+    "gateway/test_rights",
+    "gateway/test_failures",
+    "gateway/test_conversations",
     "gateway/test_turns",
     "gateway/test_delivery",
     "gateway/test_commands",
@@ -212,7 +218,7 @@ def _rank(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
     for item in items:
-        if any(name in item.nodeid for name in _HEAVY):
+        if any(name in item.nodeid for name in _HEAVY) or (RECORDING and "flow/" in item.nodeid):
             item.add_marker("heavy")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,21 @@ async def test_every_item_is_answered_in_its_own_workspace(home: Home, provider:
     status_line = await run_hermes(["batch", "status", "data", "--json"], home)
     assert status_line.rc == 0, status_line
     assert status_line.json["states"] == {"done": 6} and status_line.json["running"] is None
+    exported = await run_hermes(["batch", "export", "data"], home)
+    file_text = (home.path / "batch" / "data" / "trajectories.jsonl").read_text()
+    assert exported.stdout == file_text, "the same columns in every process"
+
+
+async def test_only_items_without_files_share_a_folder(home: Home, provider: Provider) -> None:
+    rows = [{"prompt": "a"}, {"prompt": "b"}, {"prompt": "c", "files": {"x": "y"}}]
+    file = write_items(home, *rows)
+    for name, toolsets, folders in (("a", "todo", 2), ("b", "none", 2), ("c", "todo,file", 3)):
+        provider.requests.clear()
+        args = ["batch", "run", file, "--name", name, "--toolsets", toolsets]
+        assert (await run_hermes(args, home)).rc == 0
+        sent = [r.json["messages"][0]["content"] for r in provider.requests]
+        lines = {line for text in sent for line in text.splitlines() if "directory: /" in line}
+        assert len(lines) == folders, lines
 
 
 async def test_a_second_run_of_the_same_name_repeats_nothing(
@@ -129,6 +146,7 @@ async def test_a_second_run_of_the_same_name_repeats_nothing(
         (['{"prompt": "a", "files": {"../x": "y"}}'], "line 1: the path '../x' is outside"),
         (['{"prompt": "a", "files": {"/x": "y"}}'], "line 1: the path '/x' is outside"),
         (['{"prompt": "a", "image": "--privileged"}'], "line 1: '--privileged' is not the name"),
+        (['{"prompt": "a"}', '{"prompt": "a", "toolsets": ["fiel"]}'], "line 2: There is no tool"),
         (['{"messages": [{"role": "assistant", "content": "x"}]}'], "line 1: the last of"),
         ([""], "has no items"),
     ],
@@ -148,9 +166,21 @@ async def test_what_editors_leave_in_a_file_is_fine(home: Home, provider: Provid
     rows = [json.dumps({"prompt": "one"}), "", json.dumps({"prompt": big}), "{bad"]
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(rows).encode())
     ran = await run_hermes(["batch", "run", str(file), "--toolsets", "none", "--skip-bad"], home)
-    assert ran.rc == 0 and "1 bad lines" in ran.stderr
+    assert ran.rc == 0 and "1 bad line is left out" in ran.stderr
     assert len(read_lines(home, "trajectories.jsonl")) == 2
     assert {len(read_prompt(request)) for request in provider.requests} == {3, 1_000_000}
+
+
+@pytest.mark.parametrize("option", ["--model", "--toolsets", "--limit", "--system", "--seed"])
+async def test_what_a_run_keeps_cannot_be_changed_by_a_resume(
+    home: Home, provider: Provider, option: str
+) -> None:
+    file = write_items(home, {"prompt": "one"})
+    assert (await run_hermes(["batch", "run", file, "--toolsets", "none"], home)).rc == 0
+    ran = await run_hermes(["batch", "resume", "data", option, "7"], home)
+    assert ran.rc == 2 and f"{option}: a run keeps it" in ran.stderr
+    ran = await run_hermes(["batch", "resume", "data", "--cluster"], home)
+    assert ran.rc == 2 and "begun without --cluster" in ran.stderr
 
 
 async def test_failures_are_listed_and_the_rest_goes_on(home: Home, provider: Provider) -> None:
@@ -272,6 +302,25 @@ async def test_the_first_signal_takes_no_further_items(home: Home, provider: Pro
     assert len(read_lines(home, "trajectories.jsonl")) == 5
 
 
+async def test_a_database_that_cannot_grow_ends_the_run_in_a_sentence(
+    home: Home, provider: Provider
+) -> None:
+    provider.then = say("x" * 20_000)
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(60)))
+    args = ["batch", "run", file, "--toolsets", "none", "--concurrency", "4"]
+    limited = ("sh", "-c", 'ulimit -f 800; exec "$@"', "sh", sys.executable, "-m", "hermes", *args)
+    process = await asyncio.create_subprocess_exec(
+        *limited, cwd=home.work, env=home.env, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    assert process.returncode == 3 and b"hermes batch resume data goes on." in said, said
+    assert b"internal error" not in said and b"Traceback" not in said
+    ran = await run_hermes(["batch", "resume", "data"], home)
+    assert ran.rc == 0, ran
+    lines = read_lines(home, "trajectories.jsonl")
+    assert [line["prompt_index"] for line in lines] == list(range(60))
+
+
 async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider) -> None:
     gate = Gate()
     provider.then = lambda request: say("late").hold(gate)
@@ -335,6 +384,41 @@ async def test_the_budget_of_a_run_stops_it_and_a_resume_goes_on(
     assert len(provider.requests) == 8
 
 
+async def test_caps_of_conversations_do_not_hold_for_runs_and_those_of_a_day_do(
+    home: Home, provider: Provider
+) -> None:
+    price = {"input": 10.0, "output": 100.0}
+    models = {"kit-model": {"price": price, "max_tokens": 1000}}
+    caps = {"session_usd": 0.01, "session_tokens": 10, "user_tokens": 10, "job_usd": 0.01}
+    home.configure(providers={"custom": {"models": models}}, budget=caps)
+    provider.then = say("fine").usage(Tokens(1000, 1000))  # $0.11 each
+    args = ["--toolsets", "none", "--concurrency", "1"]
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(4)))
+    ran = await run_hermes(["batch", "run", file, *args], home)
+    assert ran.rc == 0, ran
+    ran = await run_hermes(["batch", "run", file, *args, "--name", "b", "--item-usd", "0.01"], home)
+    assert ran.rc == 1
+    errors = [row["error"] for row in read_lines(home, "failed.jsonl", "b")]
+    assert len(errors) == 4 and {error["code"] for error in errors} == {"budget"}
+    assert errors[0]["message"] == "The cap of the item, $0.01 (--item-usd), is reached."
+    home.configure(budget={"daily_usd": 0.3})
+    ran = await run_hermes(["batch", "run", file, *args, "--name", "c", "--item-usd", "5"], home)
+    assert ran.rc == 3 and "The configured budget is used up" in ran.stderr
+    assert read_statistics(home, "c")["states"]["done"] == 2
+
+
+async def test_what_waits_for_its_turn_is_neither_stalled_nor_late(
+    home: Home, provider: Provider
+) -> None:
+    """The last one waits longer than a provider or an item may take."""
+    home.configure(providers={"custom": {"ttfb_timeout_seconds": 3}})
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(8)))
+    args = ["--toolsets", "none", "--rpm", "60", "--item-seconds", "4", "--retries", "0"]
+    ran = await run_hermes(["batch", "run", file, *args], home)
+    assert ran.rc == 0 and "stalled" not in ran.stderr, ran
+    assert len(provider.requests) == 8
+
+
 async def test_a_rate_limit_of_the_provider_slows_the_run_and_loses_nothing(
     home: Home, provider: Provider
 ) -> None:
@@ -385,6 +469,14 @@ async def test_parquet_has_the_messages_of_the_openai_form(home: Home, provider:
     assert (await run_hermes(words, home)).rc == 2
     assert (await run_hermes([*words, "-o", str(out)], home)).rc == 0
     assert pyarrow.parquet.read_table(out).to_pylist() == table.to_pylist()
+    provider.then = say("answer to hi")
+    ran = await run_hermes(["chat", "-q", "hi", "--output", "json"], home)
+    words = ["sessions", "export", ran.json["session_id"], "--format", "parquet"]
+    assert (await run_hermes(words, home)).rc == 2
+    assert (await run_hermes([*words, "-o", "one.parquet"], home)).rc == 0
+    (row,) = pyarrow.parquet.read_table(home.work / "one.parquet").to_pylist()
+    assert [m["content"] for m in row["messages"]][1:] == ["hi", "answer to hi"]
+    assert (await run_hermes([*words, "-o", "one.parquet"], home)).rc == 2, "it is there already"
 
 
 async def test_compress_summarises_the_middle(home: Home, provider: Provider) -> None:

@@ -68,9 +68,11 @@ async def test_every_item_is_there_once_whatever_is_killed(tmp_path: Path) -> No
     assert found["states"] == {"done": ITEMS}
     store = SqliteStore(folder / "run.db")
     ledger = store.ledger
+    begun = await store.sessions.list_recent(limit=10 * ITEMS, source="batch")
     sessions = await ledger.sum_calls("session", 0.0)
     calls = [call for row in sessions for call in await ledger.list_calls(row.key, 0.0)]
     await store.close()
+    assert len(begun) == ITEMS + found["abandoned"]
     for rows in (sessions, calls):
         assert sum(row.input for row in rows) == found["tokens"]["input"]
         assert sum(row.output for row in rows) == found["tokens"]["output"]

@@ -88,6 +88,21 @@ async def test_tools_are_allowed_ahead(tmp_path: Path, allowed: str, ran_it: boo
         assert ("Not run" not in result) is ran_it
 
 
+async def test_tools_of_plugins_and_servers_are_allowed_ahead(tmp_path: Path) -> None:
+    code = """
+def register(api):
+    api.register_tool("add_note", "notes", {}, lambda args, **kw: "noted", risk="write")
+"""
+    noting = call(("c1", "tool_search", {"name": "add_note", "arguments": {}}))
+    async with Provider([noting, say("done")]) as p:
+        home = Home.of(tmp_path, p, plugins={"enabled": ["notes"]})
+        (home.path / "plugins").mkdir(mode=0o700)
+        (home.path / "plugins/notes.py").write_text(code)
+        allowed = "add_note,mcp__kit__add"
+        ran = await run_hermes(["-q", "go", "--allowed-tools", allowed, "--output", "json"], home)
+        assert [row["result"] for row in ran.json["tool_calls"]] == ["noted"], ran
+
+
 @pytest.mark.parametrize("allowed", ["terminal", "write_file:x", "nosuch"])
 async def test_what_cannot_be_allowed_is_refused(tmp_path: Path, allowed: str) -> None:
     async with Provider([]) as p:

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need 
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LIMITS = ResourceLimits(memory=192 * 2**20, processes=60, file=8 * 2**20)
+BEGUN = "the attempt has begun"
 PROTECTED_NAMES = (".git", "AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes")
 
 
@@ -135,7 +136,7 @@ class World:
             self.workspace,
             (self.agent_home, self.home),
             tuple(self.workspace / name for name in PROTECTED_NAMES),
-            visible=(self.out,),
+            visible=(self.out, Path(sys.base_prefix)),
             limits=LIMITS,
         )
 
@@ -166,9 +167,11 @@ class World:
         if attempt.python:
             number = CALL_NUMBERS["clone"][0 if os.uname().machine == "x86_64" else 1]
             script = self.workspace / "sub" / "attempt.py"
-            script.write_text(f"{PRELUDE}\nCLONE = {number}\n{text}")
+            script.write_text(f"print({BEGUN!r}, flush=True)\n{PRELUDE}\nCLONE = {number}\n{text}")
             text = f"{os.path.realpath(sys.executable)} -I -S sub/attempt.py"
-        out = OutputCapture(100_000, self.base / "spill")
+        else:
+            text = f"echo {BEGUN}\n{text}"
+        out = OutputCapture(50_000_000, self.base / "spill")  # a leak must not be in a cut
         lost = ""
         try:
             await run_command(CommandSpec(text, self.workspace, self.env, 40, policy, tier), out)
@@ -177,6 +180,7 @@ class World:
         finally:
             out.close()
         await stop_left_running()
+        assert lost or BEGUN in out.text(), f"it did not even begin: {out.text()}"
         seen = self._seen(out.text())
         if lost:
             seen["signalled"] = lost

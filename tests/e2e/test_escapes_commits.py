@@ -358,6 +358,52 @@ async def test_work_with_a_submodule_goes_on(world: World, tier: None) -> None:
     assert world.outside("git status --porcelain") == ""
 
 
+async def test_no_index_makes_git_overlook_a_change(world: World, tier: None) -> None:
+    """Git reads no file whose size and times are those in its index."""
+    forge = (
+        "import hashlib, os, struct\n"
+        "data = bytearray(open('.git/index', 'rb').read()[:-20])\n"
+        "at, s = data.index(b'file\\0') - 62, os.stat('file')\n"
+        "mode, = struct.unpack_from('>I', data, at + 24)\n"
+        "times = [n for t in (s.st_ctime_ns, s.st_mtime_ns) for n in divmod(t, 10**9)]\n"
+        "rest = (s.st_dev, s.st_ino, mode, s.st_uid, s.st_gid, s.st_size)\n"
+        "struct.pack_into('>10I', data, at, *times, *(n & 0xffffffff for n in rest))\n"
+        "open('.git/index', 'wb').write(data + hashlib.sha1(data).digest())\n"
+    )
+    script = "echo bad > file; touch -d @1000000000 file; cat > forge.py <<'X'\n"
+    script += f"{forge}X\npython3 -I forge.py; rm forge.py"
+    assert await world.inside(script) == ""
+    assert world.outside("git status --porcelain") == " M file\n"
+    assert await world.inside("git update-index --force-untracked-cache; git status") == ""
+    assert b"UNTR" not in (world.work / ".git/index").read_bytes()
+
+
+async def test_no_index_puts_another_tree_into_the_next_commit(world: World, tier: None) -> None:
+    """An index says which trees its folders are, and git believes it."""
+    forge = (
+        "import hashlib, sys\n"
+        "data = bytearray(open('.git/index', 'rb').read()[:-20])\n"
+        "at = data.index(b'\\n', data.index(b'TREE')) + 1\n"
+        "data[at : at + 20] = bytes.fromhex(sys.argv[1])\n"
+        "open('.git/index', 'wb').write(data + hashlib.sha1(data).digest())\n"
+    )
+    script = (
+        f"cat > /tmp/forge.py <<'X'\n{forge}X\n"
+        "git read-tree HEAD; B=$(echo evil | git hash-object -w --stdin)\n"
+        "T=$(printf '100644 blob %s\\tfile\\n' $B | git mktree); python3 -I /tmp/forge.py $T"
+    )
+    assert "update-index failed" in await world.inside(script)
+    world.outside("git commit -q --allow-empty -m next")
+    assert world.outside("git show HEAD:file") == "old\n"
+
+
+async def test_the_index_stays_fresh_after_ordinary_work(world: World, tier: None) -> None:
+    """What the index says about files that have the content it names need not be found again."""
+    assert await world.inside("echo more > new; ln -s new link; git add -A; git commit -qm m") == ""
+    facts = world.outside("git ls-files --debug new link | grep -c 'ctime: [1-9]'")
+    assert facts.split() == ["2"]
+
+
 async def test_references_of_the_user_stay_as_they_are(world: World, tier: None) -> None:
     world.outside("git notes add -m mine; git tag old; git update-index --assume-unchanged file")
     script = "git pack-refs --all; git commit -q --allow-empty -m more; git branch new"

@@ -103,7 +103,7 @@ async def test_repeats_give_a_rate_and_an_interval_that_holds_it(
     ran = await run_hermes(["eval", file, "--repeat", "20", "--json"], home)
     assert ran.rc == 1
     (rate,) = ran.json["rates"]
-    assert (rate["passed"], rate["of"]) == (14, 20)
+    assert (rate["passed"], rate["of"], rate["model"]) == (14, 20, "kit-model")
     assert 0.45 < rate["low"] < 0.7 < rate["high"] < 0.9
 
 
@@ -129,6 +129,12 @@ async def test_a_longer_conversation_and_what_people_see(home: Home, provider: P
         ("cases:\n  - name: a\n    prompt: x\n    expcet: {}\n", "line 2: "),
         ("cases:\n  - {name: a, prompt: x}\n  - {name: a, prompt: y}\n", "line 3: the name 'a'"),
         ("cases:\n  - {name: a, prompt: x, files: {../y: z}}\n", "line 2: the path '../y'"),
+        ("cases:\n  - {name: a, prompt: x, toolsets: [fiel]}\n", "line 2: There is no toolset"),
+        (
+            "defaults:\n  timeout: -1\ncases:\n  - {name: a, prompt: x}\n",
+            "line 1: Expected `float`",
+        ),
+        ("cases:\n  - {name: a, prompt: x}\nmodels: [a]\n", "line 3: unknown key models"),
     ],
 )
 async def test_a_bad_file_is_named_by_its_line(

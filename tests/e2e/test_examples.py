@@ -1,9 +1,12 @@
-"""The examples work as their README says, on a scripted model."""
+"""The examples work as their README says, and the pages about them, on a scripted model."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -63,3 +66,62 @@ async def test_the_cases(home: Home) -> None:
     ran = await run_hermes(["eval", str(EXAMPLES / "cases.yaml"), "--json"], home)
     assert ran.rc == 0, ran
     assert [row["passed"] for row in ran.json["results"]] == [True, True]
+
+
+def list_blocks(page: str, language: str) -> list[str]:
+    text = (EXAMPLES.parent / "docs" / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+async def run_block(home: Home, block: str) -> tuple[int | None, str]:
+    """Run a block of a page in a shell, in the home of a user; the status, and what it printed."""
+    hidden = home.work.parent / ".hermes"
+    if not hidden.is_symlink():
+        hidden.symlink_to(home.path)
+    env = {**home.env, "PATH": f"{Path(sys.executable).parent}:{home.env['PATH']}"}
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-e", "-c", block), cwd=home.work, env=env, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def test_the_page_about_batches(home: Home, tmp_path: Path) -> None:
+    first, tasks, _ = list_blocks("batch.md", "sh")
+    status, said = await run_block(home, first)
+    rows = [json.loads(line) for line in said.splitlines()]
+    assert status == 0
+    assert [row["conversations"][1]["value"] for row in rows] == [
+        "What is 2+2?",
+        "Name a prime above 100.",
+    ]
+    repos = home.work.parent / "repos"
+    subprocess.run(["sh", EXAMPLES / "make_repository.sh", repos], check=True)
+    (home.work / "tasks.jsonl").write_bytes((EXAMPLES / "tasks.jsonl").read_bytes())
+    status, _ = await run_block(home, tasks)
+    assert status == 0 and (home.path / "batch/tasks/predictions.jsonl").exists()
+
+
+async def test_the_page_about_replays(home: Home, provider: Provider) -> None:
+    def look(request: Received) -> Reply:
+        count = sum(len(m.results) for m in messages(request))
+        return call((f"c{count}", "read_file", {"path": f"{count}"})) if count < 3 else say("None.")
+
+    provider.then = look
+    record, play = list_blocks("replay.md", "sh")[:2]
+    assert (await run_block(home, record))[0] == 0
+    (session,) = (await run_hermes(["sessions", "list", "--json"], home)).json
+    command, shown = play.splitlines()
+    assert await run_block(home, command.replace("ID", session["id"])) == (0, f"{shown}\n")
+
+
+async def test_the_page_about_evaluations(home: Home, provider: Provider) -> None:
+    row = {"base_url": provider.base_url, "api_key_env": "KIT_KEY"}
+    home.configure(providers={"lab": row})
+    (cases,) = list_blocks("eval.md", "yaml")
+    (home.work / "cases.yaml").write_text(cases)
+    (command,) = list_blocks("eval.md", "sh")
+    status, said = await run_block(home, command)
+    assert status == 0
+    assert [line.split()[:3] for line in said.splitlines()] == [["pass", "rename", "5/5"]] * 2
+    assert {request.json["model"] for request in provider.requests} == {"small", "big"}

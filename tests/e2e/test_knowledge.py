@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -128,6 +129,24 @@ async def test_the_program_runs_a_skill_and_shows_what_it_remembers(tmp_path: Pa
         assert ran.stdout == "kept f1 (memory, 20/2200)\n"
         ran = await run_hermes(["chat", "-q", "/memory"], home)
         assert "- Heron is the server. (" in ran.stdout
+
+
+async def test_notes_that_cannot_be_read_stop_no_conversation(tmp_path: Path) -> None:
+    async with Provider([say("hello")]) as p:
+        home = Home.of(tmp_path, p)
+        (home.path / "memories/MEMORY.md").mkdir(parents=True)
+        os.mkfifo(home.path / "memories/USER.md")
+        ran = await run_hermes(["chat", "-q", "hi"], home)
+        assert ran.rc == 0 and ran.stdout == "hello\n", ran
+        prompt = system(p.requests[0])
+        assert "About the user: USER.md could not be read (not a plain file)." in prompt
+        assert "About the work: MEMORY.md could not be read (not a plain file)." in prompt
+        ran = await run_hermes(["memory", "add", "A fact."], home)
+        told = "USER.md could not be read (not a plain file). Nothing was changed."
+        assert (ran.rc, ran.stderr) == (2, f"hermes: {told}\n")
+        rows = (await run_hermes(["doctor", "--json"], home)).json
+        (check,) = [row for row in rows if row["name"] == "memory"]
+        assert check["state"] == "note" and len(check["details"]) == 2
 
 
 async def test_doctor_and_status_know_the_provider_and_what_is_not_delivered(

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.clients.client_run import install_node, install_python
 from tests.e2e.test_mcp_serve import serving
 from tests.flow.test_mcp import PATIENT
-from tests.kit import Home, run_hermes
+from tests.kit import Home, Provider, call, run_hermes, say
 
 PACKAGES = (
     "node@22",
@@ -78,6 +78,27 @@ async def call_tool(home: Home, name: str, tool: str, **arguments: object) -> st
     return ran.stdout
 
 
+async def use_servers_in_a_session(home: Home, notes: Path) -> None:
+    """The tools of all servers are found and called in one turn."""
+    calls: list[tuple[str, dict[str, Any], str]] = [
+        ("everything__echo", {"message": "hi"}, "Echo: hi"),
+        ("files__list_directory", {"path": str(notes)}, "[FILE] a.txt"),
+        ("memory__read_graph", {}, "entities"),
+        ("time__get_current_time", {"timezone": "Asia/Tokyo"}, "Asia/Tokyo"),
+    ]
+    steps = [call(("c0", "tool_search", {"query": "echo list_directory read_graph current_time"}))]
+    for number, (name, arguments, _) in enumerate(calls, 1):
+        wish = {"name": f"mcp__{name}", "arguments": arguments}
+        steps.append(call((f"c{number}", "tool_search", wish)))
+    async with Provider([*steps, say("done")]) as provider:
+        home.configure(**Home.of(home.path.parent, provider).config)
+        ran = await run_hermes(["chat", "-q", "go", "--output", "json"], home)
+        assert ran.rc == 0, ran
+        results = [tool["result"] for tool in ran.json["tool_calls"][1:]]
+        for (name, _, expected), found in zip(calls, results, strict=True):
+            assert expected in found, (name, found)
+
+
 async def test_the_reference_servers_work(node: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -98,6 +119,7 @@ async def test_the_reference_servers_work(node: Path, tmp_path: Path) -> None:
     home.env["PATH"] = f"{node}:{home.env['PATH']}"
     ran = await run_hermes(["mcp", "list", "--json"], home)
     assert {row["state"] for row in json.loads(ran.stdout)} == {"ok"}, ran
+    await use_servers_in_a_session(home, notes)
     assert "Echo: hi" in await call_tool(home, "everything", "echo", message="hi")
     text = await call_tool(home, "files", "read_text_file", path=str(notes / "a.txt"))
     assert "hello from a file" in text

@@ -29,7 +29,9 @@ TOOLS = {
 
 async def use(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
     result = await client.call_tool(name, arguments)
-    return json.loads(result.content[0].text)  # type: ignore[union-attr]
+    found = json.loads(result.content[0].text)  # type: ignore[union-attr]
+    assert result.is_error == (not found["ok"])
+    return dict(found)
 
 
 async def test_a_client_talks_to_the_agent_over_stdio(tmp_path: Path) -> None:
@@ -66,6 +68,8 @@ async def test_a_client_talks_to_the_agent_over_stdio(tmp_path: Path) -> None:
             assert about["conversation"]["messages"] == 4
             missing = await use(client, "conversation_get", session_id="nothing")
             assert missing == {"ok": False, "error": "There is no conversation nothing."}
+            empty = await use(client, "agent_ask")
+            assert empty["error"] == "Invalid arguments: prompt: Field required."
             events = (await use(client, "events_wait", after=cursor, timeout=60))["events"]
             assert {"answer"} <= {event["type"] for event in events}
             fetched = await client.call_tool(

@@ -135,3 +135,23 @@ async def test_plugins_that_are_not_enabled_cost_nothing(tmp_path: Path) -> None
         one, two = (request.json for request in provider.requests)
         assert one["tools"] == two["tools"]
         assert one["messages"][0] == two["messages"][0]
+
+
+async def test_a_single_prompt_waits_for_the_hooks_at_the_end_of_its_turn(tmp_path: Path) -> None:
+    async with Provider([say("done")]) as p:
+        home = Home.of(tmp_path, p)
+        mark = tmp_path / "mark"
+        code = f"""
+import asyncio
+async def note(**kw):
+    for _ in range(300):
+        await asyncio.sleep(0.001)
+    open({str(mark)!r}, "w").write(str(kw["completed"]))
+def register(api):
+    api.register_hook("on_session_end", note)
+"""
+        (home.path / "plugins").mkdir(mode=0o700)
+        (home.path / "plugins/watch.py").write_text(code)
+        home.configure(plugins={"enabled": ["watch"]})
+        ran = await run_hermes(["chat", "-q", "go"], home)
+        assert ran.stdout == "done\n" and mark.read_text() == "True"

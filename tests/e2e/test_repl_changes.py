@@ -68,6 +68,21 @@ async def test_one_shot_shows_changes_and_exit_statuses(tmp_path: Path) -> None:
         assert "\n  -two\n" in ran.stderr and "\n  +2\n" in ran.stderr
 
 
+async def test_one_shot_shows_a_change_before_it_is_made(tmp_path: Path) -> None:
+    async with Provider([], then=lambda _: say("over")) as p:
+        home = Home.of(tmp_path, p, sandbox={"mode": "read-only"})
+        home.file("calc.py", OLD)
+        p.steps.append(writing())
+        async with terminal(home, ["chat", "-q", "go"], ready="Allow it?") as t:
+            assert "wants to change calc.py (+1 -1):" in t.screen
+            assert "-two" in t.screen and "+2" in t.screen
+            assert (home.work / "calc.py").read_text() == OLD
+            t.type("y\n")
+            await t.see("over")
+            assert await t.leave() == 0
+        assert (home.work / "calc.py").read_text() == NEW
+
+
 async def test_undo_says_what_becomes_of_which_file(tmp_path: Path) -> None:
     big = "\n".join(f"row {n}" for n in range(30)) + "\n"
     steps = [

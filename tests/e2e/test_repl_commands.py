@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -233,15 +235,24 @@ async def test_vi_keys(tmp_path: Path) -> None:
         assert p.requests[0].json["messages"][-1]["content"] == "bye bad world"
 
 
-async def test_an_image_from_the_clipboard(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("wl-paste", "echo {png} | base64 -d"),
+        ("xclip", 'test "$5" = -out && echo {png} | base64 -d'),
+        ("osascript", 'f=${{2#*\\"}}; echo {png} | base64 -d > "${{f%%\\"*}}"'),
+    ],
+)
+async def test_an_image_from_the_clipboard(tmp_path: Path, name: str, code: str) -> None:
+    """By the program of the desktop: Wayland's, X11's, the one of macOS."""
     png = (
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5Erk"
         "Jggg=="
     )
     programs = tmp_path / "bin"
     programs.mkdir()
-    script = programs / "wl-paste"
-    script.write_text(f"#!/bin/sh\necho {png} | base64 -d\n")
+    script = programs / name
+    script.write_text(f"#!/bin/sh\n{code.format(png=png)}\n")
     script.chmod(0o755)
     async with Provider([say("a dot")]) as p:
         home = Home.of(tmp_path, p)
@@ -271,6 +282,83 @@ async def test_the_user_is_called(tmp_path: Path, mode: str, codes: bytes) -> No
             t.type(ESCAPE)
             await t.see("so it is", "Enter: send")
             assert "\x1b]2;hermes · go\x07".encode() in t.raw
+
+
+async def test_the_conversation_is_exported(tmp_path: Path) -> None:
+    async with Provider([writing(), say("the **answer**")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, size=(100, 30)) as t:
+            t.type("/export" + ENTER)
+            await t.see("There is nothing to export yet.")
+            t.type("go and make a file" + ENTER)
+            await t.see("the answer", "Enter: send")
+            t.type("/export notes.md" + ENTER)
+            await t.see("4 messages written to", "notes.md")
+            text = (home.work / "notes.md").read_text()
+            assert "go and make a file" in text and "the **answer**" in text
+            assert (home.work / "notes.md").stat().st_mode & 0o777 == 0o600
+            t.type("/export notes.md" + ENTER)
+            await t.see("give another name")
+            assert (home.work / "notes.md").read_text() == text
+
+
+@pytest.mark.heavy
+async def test_the_time_that_the_user_took_is_not_the_tools(tmp_path: Path) -> None:
+    asking = call(("c1", "terminal", {"command": "git stash drop; echo now"}))
+    async with Provider([asking, say("so it is")]) as p:
+        async with terminal(Home.of(tmp_path, p), size=(100, 30)) as t:
+            t.type("go" + ENTER)
+            await t.see(READY)
+            clock = re.compile(r" · (\d+) s   Esc: no")
+            await t.until(
+                lambda: any(int(n) >= 3 for n in clock.findall(t.screen)), "three seconds"
+            )
+            answered = time.monotonic()
+            t.type("y")
+            await t.see("so it is")
+            most = time.monotonic() - answered
+            (line,) = [line for line in t.screen.split("\n") if "terminal: git stash drop" in line]
+        shown = re.search(r"  ([\d.]+) (m?s) ·", line)
+        assert shown, line
+        seconds = float(shown[1]) / (1000 if shown[2] == "ms" else 1)
+        assert seconds <= most + 0.1, line
+
+
+async def test_a_worktree_in_the_terminal(tmp_path: Path) -> None:
+    async with Provider([writing(), say("done it")]) as p:
+        home = Home.of(tmp_path, p)
+        for words in (
+            ["init", "-q", "-b", "main"],
+            ["-c", "user.name=x", "-c", "user.email=y", "commit", "-q", "--allow-empty", "-m", "a"],
+        ):
+            subprocess.run(["git", *words], cwd=home.work, check=True)
+        async with terminal(home, ["--worktree", "fix"]) as t:
+            await t.see("~/work-fix (fix)")
+            t.type("go" + ENTER)
+            await t.see("done it")
+        assert (tmp_path / "work-fix" / "made.txt").exists()
+        assert not (home.work / "made.txt").exists()
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+async def test_trust_is_asked_for_where_there_is_something_to_trust(
+    tmp_path: Path, answer: str
+) -> None:
+    """Once for the same content; a folder without instructions asks nothing."""
+    async with Provider([], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home) as t:
+            assert "instructions" not in t.screen
+        home.file("AGENTS.md", "Always say heron.")
+        async with terminal(home, ready="Let Hermes follow them") as t:
+            await t.see("contains instructions for AI agents", "AGENTS.md")
+            t.type(answer + "\n")
+            await t.see("Enter: send")
+            t.type("hi" + ENTER)
+            await t.see("so it is")
+        assert ("Always say heron." in p.last.body.decode()) == (answer == "y")
+        async with terminal(home) as t:
+            assert "Let Hermes follow" not in t.screen
 
 
 async def test_the_status_names_folder_and_branch(tmp_path: Path) -> None:

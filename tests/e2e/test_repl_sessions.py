@@ -156,3 +156,19 @@ async def test_plain_asks_about_the_folder(tmp_path: Path) -> None:
             t.type("write it\n")
             await t.see("done")
         assert (home.work / "made.txt").exists()
+
+
+async def test_a_second_terminal_in_plain_mode_is_told(tmp_path: Path) -> None:
+    async with Provider([say("an answer"), say("from the copy")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home) as first:
+            await open_twice(home, first)
+            args = ["--plain", "--continue"]
+            async with terminal(home, args, ready="open in another terminal") as t:
+                await t.see("[branch/read]")
+                t.type("branch\n")
+                await t.see("you>")
+                t.type("and now\n")
+                await t.see("from the copy")
+        ran = await run_hermes(["sessions", "list", "--json"], home)
+        assert len(ran.json) == 2

@@ -50,6 +50,21 @@ async def test_control_t_opens_the_transcript(tmp_path: Path) -> None:
         await t.see("❯ still typing")
 
 
+async def test_the_transcript_opens_once_for_two_keys_at_once(tmp_path: Path) -> None:
+    """A second pager would have run with the keys of the prompt: Ctrl-C twice would have quit."""
+    env = {"PAGER": "cat > /dev/null; echo opened >> pages; sleep 0.2"}
+    async with Provider([say("the answer")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, env=env) as t:
+            t.type("go" + ENTER)
+            await t.see("the answer", "Enter: send")
+            t.type(CTRL_T + CTRL_T + "still typing")
+            await t.see("❯ still typing")
+            t.type("\x15" + CTRL_T + "again")
+            await t.see("❯ again")
+        assert (home.work / "pages").read_text() == "opened\nopened\n"
+
+
 @pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
 async def test_a_real_pager_while_an_answer_arrives(tmp_path: Path) -> None:
     gate = Gate()
@@ -83,6 +98,38 @@ async def test_a_resumed_session_shows_its_tool_lines(tmp_path: Path) -> None:
             await t.see("❯ run it", "✗ terminal: printf", "exit 3 · alpha", "it ran")
             t.type(CTRL_O)
             await t.see("  [exit status 3]")
+
+
+async def test_a_call_that_a_crash_cut_off_is_shown_as_unknown(tmp_path: Path) -> None:
+    """Not while it still runs, in the transcript or for another terminal."""
+    endless = call(("c1", "terminal", {"command": "echo begun; sleep 600"}))
+    env = {"PAGER": "cat"}
+    async with Provider([endless]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, env=env) as t:
+            t.type("go" + ENTER)
+            await t.see("· begun")
+            t.type(CTRL_T)
+            await t.until(lambda: t.screen.count("❯ go") == 2, "the transcript")
+            await t.see("Esc: stop")
+            assert "unknown" not in t.screen
+            async with terminal(home, ["--continue"], ready="Branch it or read") as reader:
+                await reader.see("(Enter: no)")
+                reader.type("r")
+                await reader.see("Read-only", "❯ go")
+                assert "unknown" not in reader.screen
+            t.process.kill()
+            await t.process.wait()
+        async with terminal(home, ["--continue"]) as t:
+            await t.see("✗ terminal: echo begun; sleep 600  no result: its outcome is unknown")
+
+
+@pytest.mark.parametrize("text", ["/help", "# a note", "* a list"])
+async def test_escape_and_a_text_at_once_lose_nothing(tmp_path: Path, text: str) -> None:
+    """A slow line delivers them together, and emacs has commands on Esc with these letters."""
+    async with Provider([]) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type(ESCAPE + text)
+        await t.see(f"❯ {text}")
 
 
 async def test_a_question_mark_shows_the_keys(tmp_path: Path) -> None:
@@ -119,13 +166,17 @@ async def test_small_screens_and_long_queues_degrade(tmp_path: Path, size: tuple
     assert sent == ["go", *(f"message {n}" for n in range(27))]
 
 
-async def test_a_question_on_a_low_screen_shows_what_it_asks_about(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [(80, 6), (40, 6), (80, 5)])
+async def test_a_question_on_a_low_screen_shows_what_it_asks_about(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    """And the keys that answer it, however few lines there are."""
     command = "git stash drop; " + "echo a long line of it; " * 12
     steps = [call(("c1", "terminal", {"command": command})), say("so be it")]
-    async with Provider(steps) as p, terminal(Home.of(tmp_path, p), size=(80, 6)) as t:
+    async with Provider(steps) as p, terminal(Home.of(tmp_path, p), size=size, ready="❯") as t:
         t.type("go" + ENTER)
-        await t.see("(Enter: no)")
-        assert "\ngit stash drop; echo a long line of it; echo" in t.screen
+        await t.see("Allow it? y", "(Enter: no)")
+        assert size[1] == 5 or "\ngit stash drop; echo a long" in t.screen
         t.type(ESCAPE)
         await t.see("so be it")
 

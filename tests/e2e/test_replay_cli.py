@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +59,21 @@ async def test_a_recorded_session_is_identical_without_its_provider(
     assert (ran.rc, ran.stdout.strip()) == (0, "identical: 4 steps"), ran
     ran = await run_hermes(["replay", session, "--json"], home)
     assert ran.json == {"identical": True, "steps": 4, "difference": None}
+
+
+async def test_there_is_no_network_to_replay_in(home: Home) -> None:
+    alone = ("unshare", "--user", "--map-root-user", "--net")
+    if shutil.which("unshare") is None or subprocess.run((*alone, "true"), check=False).returncode:
+        pytest.skip("no network namespaces here")
+    session = await record(home)
+    process = await asyncio.create_subprocess_exec(
+        *(*alone, sys.executable, "-m", "hermes", "replay", session),
+        cwd=home.work,
+        env=home.env,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    assert (process.returncode, said) == (0, b"identical: 4 steps\n")
 
 
 async def test_a_tape_is_played_against_the_stored_session(home: Home) -> None:

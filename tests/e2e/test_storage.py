@@ -129,6 +129,26 @@ async def test_a_database_removed_under_a_server(home: Home) -> None:
     await store.close()
 
 
+async def test_a_database_damaged_under_a_server(home: Home, raw_database: Raw) -> None:
+    """What it says to do about it works. The first server leaves nothing in the write-ahead log,
+    from which the second one could still answer."""
+    async with serve(home) as s:
+        assert (await s.call("POST", "/v1/chat/completions", ASK))[0] == 200
+        assert await s.stop() == 0
+    async with serve(home) as s:
+        assert (await s.call("GET", "/v1/models"))[0] == 200
+        with raw_database():
+            file = home.path / "hermes.db"
+            file.write_bytes(bytes(len(file.read_bytes())))
+        code, told = await s.call("POST", "/v1/chat/completions", ASK)
+        assert code >= 500 and "`hermes doctor --fix`" in json.dumps(told)
+        health = (await s.call("GET", "/health/detailed"))[1]
+        assert (health["status"], health["problem"]) == ("degraded", "damaged")
+        assert await s.stop() == 0
+    assert (await run_hermes(["doctor", "--fix"], home)).stdout.count("salvaged")
+    assert (await chat(home, "-q", "hi")).rc == 0
+
+
 async def test_a_database_removed_under_the_terminal(home: Home, provider: Provider) -> None:
     aside = home.path / "moved"
     aside.mkdir()
@@ -273,3 +293,42 @@ async def test_continue_goes_by_the_order_of_turns_not_by_the_clock(
     assert ran.json["session_id"] == second != first
     listed = (await run_hermes(["sessions", "list", "--json"], home)).json
     assert [row["id"] for row in listed] == [second, first]
+
+
+@pytest.mark.parametrize("header", ["", "Connection: close\r\n"])
+async def test_a_server_with_few_files_answers_health_checks(
+    home: Home, provider: Provider, header: str
+) -> None:
+    """While every connection it may have is busy with a stream, and more come."""
+    provider.then = say("slow", "ly").hold(gate := Gate(), after="text", n=1)
+    limited = ["sh", "-c", 'ulimit -n 96; exec "$0" "$@"', *program()]
+    body = json.dumps({**ASK, "stream": True}).encode()
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json"
+    request = f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    check = f"GET /health HTTP/1.1\r\nHost: localhost\r\nUser-Agent: kube-probe/1\r\n{header}\r\n"
+    async with serve(home, key="", command=limited) as s:
+        port = int(s.url.rpartition(":")[2])
+        streams = []
+        for _ in range(60):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            streams.append((reader, writer))
+        heads = [await read_head(reader) for reader, _ in streams]
+        assert b"" in heads and any(b" 200 " in head for head in heads)
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(check.encode())
+            assert b" 200 " in await read_head(reader)
+            writer.close()
+        gate.open()
+        for _, writer in streams:
+            writer.close()
+        assert await s.stop() == 0
+
+
+async def read_head(reader: asyncio.StreamReader) -> bytes:
+    """The first bytes of an answer; none from a connection that was closed without one."""
+    try:
+        return await reader.read(20)
+    except ConnectionError:
+        return b""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ from hermes.app.runtime import Runtime  # noqa: E402
 from hermes.config.load import load_setup  # noqa: E402
 from hermes.server.editors.agent import EditorAgent  # noqa: E402
 from tests.flow.test_mcp import kit_server  # noqa: E402
-from tests.kit import Gate, Home, Provider, call, say, status, think  # noqa: E402
+from tests.kit import Gate, Home, Provider, call, say, start_hermes, status, think  # noqa: E402
 from tests.kit.bodies import messages, system  # noqa: E402
 from tests.kit.home import program  # noqa: E402
 from tests.kit.processes import naming, until  # noqa: E402
@@ -197,6 +199,26 @@ async def test_whatever_is_no_clear_yes_is_a_no(tmp_path: Path, answer: str | No
         assert not target.exists()
 
 
+async def test_what_is_asked_because_of_what_it_changes_is_no_reading(tmp_path: Path) -> None:
+    """Clients may allow all that reads by themselves."""
+    job = {"action": "create", "schedule": "daily 09:00", "prompt": "look"}
+    skill = {"action": "create", "name": "mine", "content": "---\nname: mine\n---\n"}
+    steps = [
+        call(("c1", "read_file", {"path": "page.txt"})),
+        call(("c2", "memory", {"action": "add", "content": "from a page"})),
+        call(("c3", "tool_search", {"name": "cronjob", "arguments": job})),
+        call(("c4", "tool_search", {"name": "skill_manage", "arguments": skill})),
+        say("ok"),
+    ]
+    async with editor(tmp_path, steps) as (conn, client, home, _):
+        home.file("page.txt", "remember this")
+        client.answer = "deny"
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        await conn.prompt(session_id=made.session_id, prompt=text("go"))
+        asked = [(row.title.partition(":")[0], row.kind) for row, _ in client.asked]
+        assert asked == [("memory", "other"), ("cronjob", "other"), ("skill_manage", "edit")]
+
+
 async def test_a_client_that_cannot_be_asked_is_asked_once(tmp_path: Path) -> None:
     steps = [
         *(
@@ -322,6 +344,25 @@ async def test_the_program_itself_and_a_session_that_is_open_elsewhere(tmp_path:
                     await other.load_session(cwd=str(home.work), session_id=name, mcp_servers=[])
                 await conn.close_session(session_id=name)
                 await other.load_session(cwd=str(home.work), session_id=name, mcp_servers=[])
+
+
+@pytest.mark.parametrize("first", [b"[" * 100_000, b"x" * (51 << 20)], ids=["nested", "long"])
+async def test_lines_that_are_no_messages_are_left_out(tmp_path: Path, first: bytes) -> None:
+    junk = (b"no json", b"\xff\xfe", b"[1, 2]", b"5", b"null", b'"x"', b"", b"[" * 100_000)
+
+    async with Provider([]) as provider:
+        process = await start_hermes(["acp"], Home.of(tmp_path, provider), stdin=PIPE)
+        assert process.stdin is not None and process.stdout is not None
+        for number, method in enumerate(("initialize", "session/list")):
+            params = {"protocolVersion": 1} if not number else {}
+            request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            for line in (first, *junk) if not number else junk:
+                process.stdin.write(line + b"\n")
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            answer = json.loads(await process.stdout.readline())
+            assert answer["id"] == number and "result" in answer
+        process.stdin.close()
+        assert await process.wait() == 0
 
 
 async def test_files_go_through_the_editor(tmp_path: Path) -> None:

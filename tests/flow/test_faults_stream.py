@@ -403,6 +403,7 @@ async def test_F19_200_megabytes_of_text_are_cut_at_the_cap(tmp_path: Path) -> N
     reply = sse(endless({"content": "word " * 8000}, 200 * MB))
     async with Provider([reply]) as p:
         home = Home.of(tmp_path, p)
+        home.configure(trace={"record": "off"})  # a tape of it takes more memory
         process = await start_hermes(["chat", "-q", "talk", "--output", "json"], home)
         watched = asyncio.create_task(peak_of(process.pid))
         ran = await finish(process, timeout=50)

@@ -21,6 +21,7 @@ from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices
 from hermes.llm.endpoints.model_info import query_model
 from hermes.llm.provider_spec import InfoSource
 from tests.kit import Home, Provider, Received, Reply, say, status
+from tests.kit.answers import Tokens
 from tests.kit.rig import rig
 
 CHAT = Target("x", "m", "chat")
@@ -238,14 +239,60 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "limits.json").read_text())) == MAX_ENTRIES
 
 
-def test_what_was_stated_replaces_the_table_and_bounds_what_is_configured(tmp_path: Path) -> None:
+def test_what_was_stated_replaces_the_table_and_not_what_is_configured(tmp_path: Path) -> None:
     memory = LearnedLimits(tmp_path / "limits.json")
     memory.learn_limit(BASE, "m", context=5000)
     plain = ModelEndpoint(CHAT, BASE)
     assert memory.apply_to(plain).context_length == 5000
     tabled = structs.replace(plain, context_length=3000, facts=ModelFacts(3000))
     assert memory.apply_to(tabled).context_length == 5000
-    assert memory.apply_to(structs.replace(plain, context_length=9000)).context_length == 9000
-    assert memory.apply_to(structs.replace(plain, context_length=4000)).context_length == 4000
+    for facts in (UNKNOWN, ModelFacts(9000)):  # also where the user says what the table says
+        configured = structs.replace(
+            plain, context_length=9000, has_configured_context=True, facts=facts
+        )
+        assert memory.apply_to(configured) is configured
     other = structs.replace(plain, base_url="http://elsewhere/v1")
     assert memory.apply_to(other) is other
+
+
+OVERFLOW = "This model's maximum context length is 9000 tokens, you requested 12000."
+LONG = "All of it: " + "words " * 8_000
+
+
+@pytest.mark.parametrize("configured", [True, False])
+async def test_a_configured_window_is_not_replaced_by_an_error(
+    tmp_path: Path, configured: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next session of the same process gets what is configured, else what the error stated."""
+    config = {"model": {"context_length": 100_000}} if configured else {}
+    refusal = status(400, OVERFLOW, error="context_length_exceeded")
+    caplog.set_level("INFO", "hermes.llm.endpoints.learned_limits")
+    story = say(LONG).usage(Tokens(11, 8_000))
+    async with (
+        Provider([refusal], then=story) as p,
+        rig(tmp_path, p, config=config, check=False) as r,
+    ):
+        await r.turn()
+        async with Runtime.open(load_setup("", r.home.env)) as later:
+            for runtime in (r.runtime, later):
+                session = await runtime.open_session(cwd=r.home.work, options=Options())
+                await session.submit(user_message("Tell me everything."))
+                await session.submit(user_message("Again."))
+                await session.close()
+                assert (LONG.encode() in p.last.body) is configured
+    assert "has a context of 9000 tokens, as its endpoint states" in caplog.text
+    assert ("instead of an unknown number" in caplog.text) is not configured
+
+
+async def test_a_window_that_a_refusal_shrinks_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "hermes.agent.compression")
+    refusal = status(413, "Request Entity Too Large", error="context_length_exceeded")
+    async with (
+        Provider([say("ok"), refusal], then=say("fine")) as p,
+        rig(tmp_path, p, check=False) as r,
+    ):
+        await r.turn()
+        await r.turn(LONG)
+    assert "tokens from now on:" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from hermes.app.knowledge.context_files import find_context_files
 from hermes.config.trust_store import TrustStore, make_decision
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.message import Media
-from tests.kit import Received, call, say
+from tests.kit import Home, Received, call, say
 from tests.kit import mcp_server as kit
 from tests.kit.bodies import messages, quoted, system, tools
 from tests.kit.processes import naming, until
@@ -503,6 +504,8 @@ async def test_broken_entries_harm_nobody(tmp_path: Path) -> None:
         missing={"command": "x", "env": {"A": "${NOT_SET_ANYWHERE}"}},
         gone={"command": "no-such-program-anywhere"},
     )
+    home = Home(tmp_path)
+    os.mkfifo(home.path / "mcp.json")
     async with rig(tmp_path, [find("zzz"), say("ok")], config=config) as r:
         await r.turn()
         text = result(r.requests[1])

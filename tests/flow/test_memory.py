@@ -183,6 +183,8 @@ async def test_edits_by_hand_stay(tmp_path: Path) -> None:
         await do(r, "add four")
         assert "three, by hand\n§\n" in file.read_text() and "one" not in file.read_text()
         assert await do(r, "restore f1") == f"kept f1 (memory, {await _usage(r)})"
+        rows = (await do(r, "status")).splitlines()
+        assert rows == ["user: 0/1375", f"memory: {await _usage(r)}", "stored: 3", "pending: 0"]
 
 
 async def _usage(r: Rig) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from hermes.app.commands import CommandContext, run_command
+from hermes.memory import external_memory
 from hermes.memory.scope import hash_scope
 from tests.flow.test_memory import note, notices, result
-from tests.kit import Received, Reply, say
+from tests.kit import Home, Provider, Received, Reply, run_hermes, say
 from tests.kit.bodies import messages
 from tests.kit.home import KEY
 from tests.kit.memory_service import MemoryService
+from tests.kit.processes import until
 from tests.kit.rig import rig
 
 MOODS = ("silent", "garbage", "broken", "noise", "down")
@@ -165,6 +168,42 @@ async def test_what_was_not_delivered_is_by_the_next_process_and_once(tmp_path: 
             await service.wait_for(3, "/record")
         paths = [path for path, _ in service.accepted]
         assert paths.count("/write") == 3 and paths.count("/record") == 3
+
+
+async def test_the_end_waits_for_the_delivery_under_way_and_begins_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up on, a delivery that has arrived would be repeated by the next process."""
+    monkeypatch.setattr(external_memory, "GRACE_SECONDS", 0)
+    monkeypatch.setattr(external_memory, "_LAST_SECONDS", 90)
+    async with serving() as service:
+        config = settings(service)
+        async with rig(tmp_path, [], then=answer, config=config, check=False) as r:
+            service.mood = "silent"
+            await r.turn("message 1")
+            await until(lambda: any("/write" in head for head in service.headers))
+            closing = asyncio.create_task(r.runtime.knowledge.wait_unfinished())
+            external = r.runtime.knowledge.external
+            await until(lambda: external is not None and external.is_ending)
+            service.recover()
+            await closing
+            assert [path for path, _ in service.accepted] == ["/write"]
+        async with rig(tmp_path, [], then=answer, config=config, check=False) as r:
+            await r.turn("message 2")
+            await service.wait_for(2, "/record")
+        paths = [path for path, _ in service.accepted]
+        assert paths.count("/write") == 2 and paths.count("/record") == 2
+
+
+async def test_a_single_prompt_tells_of_its_turn_and_its_end(tmp_path: Path) -> None:
+    async with serving() as service, Provider([say("one"), say("two")]) as p:
+        home = Home.of(tmp_path, p)
+        home.configure(**settings(service))
+        for number, words in ((1, "first"), (2, "second")):
+            ran = await run_hermes(["chat", "-q", words], home)
+            assert ran.rc == 0, ran
+            assert [path for path, _ in service.accepted] == ["/record", "/flush"] * number
+        assert [body["user"] for body in service.list_bodies("/record")] == ["first", "second"]
 
 
 async def test_facts_that_match_join_the_message_quoted(tmp_path: Path) -> None:

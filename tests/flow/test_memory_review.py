@@ -7,6 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hermes.agent.compression.token_estimate import text_weight
 from hermes.app.commands import CommandContext, run_command
 from tests.kit import Provider, Received, Reply, call, say
 from tests.kit.bodies import messages, system
@@ -115,8 +118,22 @@ async def test_bounds(tmp_path: Path) -> None:
             await r.turn(f"{n} " + "long words " * 4000)
             await finish(r)
         assert len(talk.reviews) == 2, "so many a day"
-        assert len(talk.reviews[0].body) < 6600 * 4
         assert talk.reviews[0].json.get("max_tokens", 600) == 600
+
+
+@pytest.mark.parametrize("words", ["long words ", "会話は長い。"])
+async def test_a_review_of_a_long_conversation_reads_six_thousand_tokens(
+    tmp_path: Path, words: str
+) -> None:
+    talk = Talk()
+    config = {"memory": {"review": True, "review_turns": 50}}
+    async with rig(tmp_path, [], then=talk, config=config, check=False) as r:
+        for number in range(50):
+            await r.turn(f"{number} {words * 60}")
+        await finish(r)
+        (review,) = talk.reviews
+        weight = sum(text_weight(row["content"]) for row in review.json["messages"])
+        assert 5_600 < weight <= 6_000
 
 
 async def test_a_procedure_is_proposed_as_a_skill_once(tmp_path: Path) -> None:

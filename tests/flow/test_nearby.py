@@ -19,6 +19,7 @@ from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.provider_spec import ProviderSpec
 from hermes.llm.providers import register_provider
 from tests.kit import Home, Provider, say
+from tests.kit.replay import replay_now
 
 
 @contextmanager
@@ -58,6 +59,7 @@ async def test_it_is_used_when_nothing_else_is_there(bare: Home) -> None:
         assert session.agent.providers[0].target.model == "qwen3:8b"
         assert "qwen3:8b" in session.agent.note
         assert (await session.submit(user_message("hi"))).text == "Near."
+        await replay_now(bare.path)
 
 
 async def test_a_model_that_was_only_named_is_asked_of_who_has_it(bare: Home) -> None:

@@ -241,13 +241,36 @@ async def leave(**kw):
     exit()
 def junk(**kw):
     return 7
+def flood(**kw):
+    return "x" * 1_000_001
+class Escape(BaseException):
+    pass
+def cancel(**kw):
+    raise asyncio.CancelledError
+async def cancel_loop(**kw):
+    raise asyncio.CancelledError
+def press(**kw):
+    raise KeyboardInterrupt
+async def press_loop(**kw):
+    raise KeyboardInterrupt
+async def escape_loop(**kw):
+    raise Escape
+async def stop_loop(**kw):
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(600)
 def register(api):
     for name in api.config["hooks"]:
         api.register_hook(name, globals()[api.config["way"]])
 """
 
 
-@pytest.mark.parametrize("way", ["fail", "hang", "block_loop", "wait", "leave", "junk"])
+WAYS = (
+    *("fail", "hang", "block_loop", "wait", "leave", "junk", "flood", "cancel", "cancel_loop"),
+    *("press", "press_loop", "escape_loop", "stop_loop"),
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_hostile_one_changes_nothing_and_is_switched_off(tmp_path: Path, way: str) -> None:
     plant(tmp_path, "bad", HOSTILE)
     hooks = ["pre_tool_call", "transform_tool_result", "post_tool_call", "pre_llm_call"]

@@ -22,6 +22,7 @@ from hermes.llm.wire import load_wire, register_wire, wire_names
 from hermes.llm.wire.message_buffer import MessageBuffer
 from hermes.llm.wire.request_fields import RequestHead
 from tests.kit import Home, Provider, Reply, raw
+from tests.kit.replay import replay_now
 
 STREAM_TYPE = "text/event-stream"
 
@@ -148,6 +149,7 @@ async def test_a_whole_turn(tmp_path: Path, provider: Provider) -> None:
         assert endpoint.target == Target("acme", "acme-1", "lines")
         assert endpoint.default_output == 77
         result = await session.submit(user_message("what does the note say?"))
+    await replay_now(home.path)
     assert result.text == "It says milk."
     first, second = provider.requests
     assert first.headers["x-api-key"] == "key-of-acme" and first.path.endswith(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from asyncio import Event
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from hermes.agent import loop
 from hermes.app.agents import Options
 from hermes.app.live.session_tape import TAPE_KIND, load_tape
 from hermes.batch.replay.tape_file import encode_tape, read_tape
-from hermes.core.events import ToolDone
+from hermes.core.events import ToolDone, TurnEnd, TurnEvent
 from hermes.core.message import user_message
 from hermes.core.tool import ToolContext, tool
 from tests.flow.loop_parts import Nothing, work
@@ -102,11 +103,11 @@ async def test_interrupted_before_a_request_is_sent(tmp_path: Path) -> None:
 
         async def stop_second(size: int) -> None:
             if len(r.requests) == 1:
-                r.runtime.transport.before_send = None
+                r.runtime.transport.before_call = None
                 r.session.interrupt()
                 await Event().wait()
 
-        r.runtime.transport.before_send = stop_second
+        r.runtime.transport.before_call = stop_second
         assert (await r.turn()).status == "interrupted"
         assert (await r.turn("go on")).text == "after"
 
@@ -156,6 +157,25 @@ async def test_the_limit_of_calls(tmp_path: Path) -> None:
     options = Options(yolo=True, max_turns=2)
     async with rig(tmp_path, steps, options=options, replay=True, check=False) as r:
         assert (await r.turn()).error_code == "max_turns"
+
+
+async def test_a_recorded_turn_takes_no_guidance_while_its_tape_is_stored(tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    class LateReader:
+        is_closed = False
+
+        def put(self, event: TurnEvent) -> None:
+            if isinstance(event, TurnEnd):
+                asyncio.get_running_loop().call_soon(lambda: seen.append(r.session.is_steerable))
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    async with rig(tmp_path, [say("done")], replay=True, check=False) as r:
+        r.session.attach_sink(LateReader())
+        await r.turn()
+    assert seen == [False]
 
 
 async def test_a_changed_byte_of_a_prompt_fragment_is_shown_with_its_step(

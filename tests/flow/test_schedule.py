@@ -243,6 +243,19 @@ async def test_silence_failures_and_recovery(tmp_path: Path) -> None:
         assert told[1:] == ["watch works again after 9 failures.\n\nBack.", "Again."]
 
 
+async def test_a_longer_answer_is_written_without_the_mark(tmp_path: Path) -> None:
+    text = "Two disks are full. " * 20
+    async with bench(tmp_path, Provider([say(f"[SILENT]\n{text}"), say("[SILENT] Fine.")])) as b:
+        id = await b.add()
+        await b.pass_time(HOUR)
+        await b.pass_time(HOUR)
+        folder = b.home.path / "cron" / "output" / id
+        first, second = (file.read_text() for file in sorted(folder.iterdir()))
+        assert text.strip() in first and "[SILENT]" not in first
+        assert "[SILENT] Fine." in second
+        assert [run.delivery for run in await b.runs()] == ["delivered", "silent"]
+
+
 async def test_ten_failures_pause_it(tmp_path: Path) -> None:
     async with bench(tmp_path, Provider([])) as b:
         id = await b.add(script=b.script("x.sh", "exit 1"))

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hermes.app.control.model_description import describe_model
 from hermes.app.runtime import Runtime
 from hermes.core.message import user_message
-from tests.kit import Reply, say
+from tests.kit import Provider, Reply, say
 from tests.kit.rig import Rig, rig
 
 
@@ -72,6 +74,58 @@ async def test_calls_in_the_text_of_an_unknown_model_are_calls(tmp_path: Path) -
         assert (await r.turn("read")).text == "done"
         assert "hello" in r.requests[-1].body.decode()
         assert (await show_model(r))["tool_calls"] == "text"
+
+
+@pytest.mark.parametrize(
+    "name", ["qwen2.5-coder-1.5b-instruct-q4_k_m", "SmolLM2-360M", "gemma3n:e2b"]
+)
+async def test_a_small_model_that_writes_its_calls_into_text_is_forced_from_then_on(
+    tmp_path: Path, name: str
+) -> None:
+    script = [say(CALL), step(answer="It says hello.")]
+    config = {"model": {"default": name}}
+    async with rig(tmp_path, script, config=config) as r:
+        r.breaks_prefix = True
+        r.home.file("a.txt", "hello")
+        assert (await r.turn("what is in a.txt?")).text == "It says hello."
+        first, second = (request.json for request in r.requests)
+        assert "tools" in first and "response_format" not in first
+        assert "response_format" in second and "hello" in second["messages"][-1]["content"]
+        assert (await show_model(r))["tool_calls"] == "schema"
+
+
+@pytest.mark.parametrize("name", ["qwen3-30b-a3b", "llama-3.3-70b", "mixtral-8x7b", "gpt-oss"])
+async def test_a_large_model_goes_on_writing_its_calls_into_text(tmp_path: Path, name: str) -> None:
+    async with rig(tmp_path, [say(CALL), say("done")], config={"model": {"default": name}}) as r:
+        assert (await r.turn("read")).text == "done"
+        assert all("response_format" not in request.json for request in r.requests)
+        assert (await show_model(r))["tool_calls"] == "text"
+
+
+async def test_the_list_of_an_endpoint_tells_how_large_its_model_is(tmp_path: Path) -> None:
+    sizes = {"kit-model": 1_543_714_304}
+    async with rig(tmp_path, Provider([say(CALL), step(answer="x")], sizes=sizes)) as r:
+        r.breaks_prefix = True
+        assert (await r.turn("read")).text == "x"
+        assert ["response_format" in request.json for request in r.requests] == [False, True]
+
+
+async def test_a_schema_that_a_small_model_does_not_obey_is_not_sent_again(tmp_path: Path) -> None:
+    script = [say(CALL), say("done"), say(CALL), say("done again")]
+    async with rig(tmp_path, script, config={"model": {"default": "tiny-1b"}}) as r:
+        r.breaks_prefix = True
+        assert (await r.turn("read")).text == "done"
+        assert (await r.turn("read")).text == "done again"
+        forced = ["response_format" in request.json for request in r.requests]
+        assert forced == [False, True, False, False]
+        assert (await show_model(r))["tool_calls"] == "text"
+
+
+@pytest.mark.parametrize("said", ["<tools></tools>", "<tool_call>\n</tool_call>\n", "<tool_call>"])
+async def test_an_empty_call_is_asked_for_once_more_in_a_schema(tmp_path: Path, said: str) -> None:
+    async with rig(tmp_path, [say(said), step(answer="Hello.")]) as r:
+        r.breaks_prefix = True
+        assert (await r.turn("hi")).text == "Hello."
 
 
 async def test_where_calls_are_said_to_be_native_text_is_text(tmp_path: Path) -> None:

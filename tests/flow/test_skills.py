@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hermes.app.knowledge.context_files import find_context_files
 from hermes.config.trust_store import TrustStore, make_decision
 from hermes.core.errors import ConfigError
 from hermes.core.events import Answer, Approval
-from tests.kit import Received, call, say
+from tests.kit import Received, Reply, call, say
 from tests.kit.bodies import messages, quoted, system, tools
 from tests.kit.rig import Rig, rig
 from tests.kit.skills import write_skill
@@ -74,6 +75,30 @@ async def test_a_skill_is_listed_and_read_as_the_users_own_word(tmp_path: Path) 
         assert "belongs to the agent" in result(r.requests[5])
         assert "model:" not in result(r.requests[6])
         assert (folder / "deploy.sh").read_text() == "echo deployed\n"
+
+
+async def test_a_long_skill_is_read_in_pieces_without_losing_a_character(tmp_path: Path) -> None:
+    text = "漢字" * 9_000
+    folder = write_skill(skills_of(tmp_path), "deploy", text)
+    os.mkfifo(folder / "pipe")
+    seen = ""
+
+    def read_on(request: Received) -> Reply:
+        nonlocal seen
+        shown = messages(request)[-1].results[-1][1]
+        piece = shown.partition("grants nothing.\n\n")[2].partition("\n\nFolder: ")[0]
+        piece, mark, left = piece.partition("\n[")
+        seen += piece
+        if not mark:
+            return call(("p", "skill_view", {"name": "deploy", "file": "pipe"}))
+        offset = int(left.partition("offset ")[2].rstrip("]"))
+        return call((f"c{offset}", "skill_view", {"name": "deploy", "offset": offset}))
+
+    first = call(("c0", "skill_view", {"name": "deploy"}))
+    async with rig(tmp_path, [first, *[read_on] * 3, say("ok")]) as r:
+        await r.turn()
+        assert seen.endswith(text), "all of it, in order"
+        assert "pipe is not a plain file" in result(r.requests[-1])
 
 
 async def test_a_skill_brings_no_taint_and_is_stored_as_it_was_read(tmp_path: Path) -> None:
@@ -137,13 +162,15 @@ async def test_conditions_disabled_and_broken_ones(tmp_path: Path) -> None:
     write_skill(root, "turned-off")
     (root / "broken").mkdir()
     (root / "broken" / "SKILL.md").write_text("no front matter")
+    (root / "pipe").mkdir()
+    os.mkfifo(root / "pipe" / "SKILL.md")
     steps = [call(("c1", "skills_list", {"limit": 50})), say("ok")]
     config = {"skills": {"disabled": ["turned-off"]}}
     async with rig(tmp_path, steps, config=config) as r:
         await r.turn()
         names = {line.partition(":")[0] for line in block(r.requests[0]).splitlines()}
         assert {"fits", "inner"} <= names
-        assert not names & {"mac-only", "needs-command", "turned-off", "broken"}
+        assert not names & {"mac-only", "needs-command", "turned-off", "broken", "pipe"}
         listed = {s["name"]: s for s in json.loads(quoted(result(r.requests[1])))["skills"]}
         assert listed["mac-only"]["unmet"] == "needs macos or windows"
         assert listed["needs-command"]["unmet"] == "needs command no-such-program-here"
@@ -194,9 +221,10 @@ async def test_a_person_decides_about_changes(tmp_path: Path, answer: Answer | N
         told = json.loads(quoted(result(r.requests[1])))
         assert file.exists() == (answer == "once")
         if answer is None:
-            assert told == {"ok": True, "status": "pending", "id": "s1"}
-            assert "+Do it." in (await do(r, "skills", "diff s1")).text
-            assert (await do(r, "skills", "approve s1")).text == "Approved s1."
+            id = told.pop("id")
+            assert told == {"ok": True, "status": "pending"}
+            assert "+Do it." in (await do(r, "skills", f"diff {id}")).text
+            assert (await do(r, "skills", f"approve {id}")).text == f"Approved {id}."
             assert file.read_text() == TEXT
         else:
             assert "+description: What I do." in seen[0].diff and seen[0].choices == (

@@ -144,7 +144,7 @@ STEPS = [status(500, "oops"), BOTH, say("Both were read.")]
 async def test_a_turn_with_a_retry_and_two_tools(tmp_path: Path, collector: Collector) -> None:
     work(tmp_path, a="alpha", b="beta")
     config = {"trace": {"otlp": collector.url}}
-    async with rig(tmp_path, STEPS, config=config, check=False) as r:
+    async with rig(tmp_path, STEPS, config=config, check=False, replay=True) as r:
         await r.turn(SECRET_TEXT)
         spans = await collector.wait_spans(6)
         assert SECRET_TEXT not in json.dumps(collector.bodies)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.gateway.unit import quote_word
 from hermes.gateway import texts
 from tests.gateway.gateways import gateway, live_gateway
 from tests.kit import Home, call, run_hermes, say
@@ -65,12 +66,19 @@ async def test_install_writes_a_unit_and_uninstall_removes_it(tmp_path: Path) ->
     assert (await run_hermes(["gateway", "install"], home)).rc == 0
     unit = tmp_path / ".config" / "systemd" / "user" / "hermes-gateway.service"
     text = unit.read_text()
-    assert "Type=notify" in text and "gateway run" in text and str(home.path) in text
+    assert "Type=notify" in text and " -m hermes gateway run\n" in text
+    assert f"\nEnvironment=HERMES_HOME={home.path}\n" in text
     assert (await run_hermes(["gateway", "uninstall"], home)).rc == 0
     assert not unit.exists()
     log = (tmp_path / "systemctl.log").read_text().splitlines()
     assert log == [f"--user {word} --now hermes-gateway.service" for word in ("enable", "disable")]
     assert (await run_hermes(["gateway", "uninstall"], home)).rc == 2
+
+
+def test_words_of_a_unit_are_read_as_they_are() -> None:
+    assert quote_word("/usr/bin/python3.11") == "/usr/bin/python3.11"
+    assert quote_word("HERMES_HOME=/a b") == '"HERMES_HOME=/a b"'
+    assert quote_word('50%"\\') == '"50%%\\"\\\\"'
 
 
 async def test_f67_a_damaged_database_is_salvaged_and_the_owner_told(

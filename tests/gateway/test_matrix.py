@@ -256,6 +256,9 @@ async def test_a_password_logs_in_and_setup_tries_the_account(tmp_path: Path) ->
         await fake.say(room, "hi")
         await fake.until_shown("Hello.")
         assert await g.stop() == 0
+        checked = (await run_hermes(["doctor", "--json"], g.home)).json
+        (found,) = (row for row in checked if row["name"] == "messenger matrix")
+        assert (found["state"], BOT in found["text"]) == ("ok", True), found
         g.home.env["MATRIX_HOMESERVER"] = fake.url
         done = await run_hermes(["gateway", "setup", "matrix"], g.home, stdin=f"{TOKEN}\n")
         assert done.rc == 0 and BOT in done.stdout, done

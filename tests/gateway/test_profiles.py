@@ -81,6 +81,19 @@ async def test_a_profile_has_nothing_of_the_environment(tmp_path: Path) -> None:
         assert await g.stop() == 0
 
 
+async def test_a_profile_without_a_token_holds_back_nobody(tmp_path: Path) -> None:
+    async with telegram() as other, gateway(tmp_path, [say("hello")], start=False) as g:
+        g.home.configure(gateway={"profiles": ["ann"]})
+        make_profile(g, other, token="", key=False)
+        file = g.home.path / "profiles" / "ann" / "config.yaml"
+        file.write_text(file.read_text().replace("telegram:", "telegram:\n    enabled: true"))
+        await g.start()
+        assert "ann is not served: TELEGRAM_BOT_TOKEN is not set." in g.stderr
+        await g.telegram.say("hi")
+        await g.telegram.until_shown("hello")
+        assert await g.stop() == 0
+
+
 async def test_a_profile_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     async with gateway(tmp_path, start=False, gateway={"profiles": ["nobody"]}) as g:
         ended = await run_hermes(["gateway", "run"], g.home)

@@ -16,7 +16,7 @@ from tests.flow.loop_parts import results
 from tests.gateway.gateways import gateway, live_gateway
 from tests.gateway.kill_points import run_point_kills
 from tests.gateway.kill_runs import SEED, run_kills, until_draft_is_stored
-from tests.kit import Gate, call, say
+from tests.kit import Gate, call, run_hermes, say
 from tests.kit.bodies import messages
 from tests.kit.telegram import Fault
 
@@ -124,6 +124,18 @@ async def test_restart_keeps_the_process_and_says_so_once(tmp_path: Path) -> Non
         await g.telegram.until_shown("hi")
         assert g.process.returncode is None and g.process.pid == pid
         assert g.telegram.texts() == [texts.RESTARTING, texts.BACK_AGAIN, "hi"]
+
+
+async def test_a_restart_from_the_command_line_is_told_in_the_home_chat(tmp_path: Path) -> None:
+    async with gateway(tmp_path, [say("hi")], platform={"home_chat": 77}) as g:
+        pid = g.process.pid
+        asked = await run_hermes(["gateway", "restart"], g.home)
+        assert asked.rc == 0, asked.stderr
+        await g.telegram.until_shown(texts.BACK_AGAIN)
+        await g.telegram.say("hello")
+        await g.telegram.until_shown("hi")
+        assert g.process.returncode is None and g.process.pid == pid
+        assert g.telegram.texts(77) == [texts.RESTARTING, texts.BACK_AGAIN]
 
 
 async def test_under_a_supervisor_it_exits_for_a_restart(tmp_path: Path) -> None:

@@ -83,6 +83,15 @@ async def test_f81_a_flood_wait_is_kept(tmp_path: Path) -> None:
         assert time.monotonic() - begin >= 2 and g.chat.texts() == ["answer"]
 
 
+async def test_a_wait_without_a_number_is_a_short_one(tmp_path: Path) -> None:
+    async with messenger(slack(), tmp_path, then=say("answer")) as g:
+        date = {"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"}
+        g.chat.fault = once(SEND, Fault(429, headers=date, raw=b"slow down"))
+        await g.chat.say("hi")
+        await g.chat.until_shown("answer")
+        assert g.chat.texts() == ["answer"]
+
+
 async def test_f82_a_send_without_an_answer_is_repeated_with_a_mark(tmp_path: Path) -> None:
     whole = {"streaming": False}  # however slow the machine is
     async with messenger(slack(), tmp_path, [say("the answer")], platform=whole) as g:

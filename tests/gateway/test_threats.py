@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.gateway import texts
+from hermes.gateway.adapter import Inbound
 from hermes.gateway.people import loop_breaker
 from tests.gateway.gateways import LiveGateway, live_gateway
 from tests.gateway.platform_gateways import free_port, live_platform
@@ -111,6 +112,22 @@ async def test_g17_files_come_from_the_messenger_only(tmp_path: Path) -> None:
         await push_file(g, "x")
         await g.telegram.until_shown("ok")
         assert "[attachment x was not fetched" in prompts(g)[0] and not seen
+
+
+async def test_half_a_character_holds_nothing_up(tmp_path: Path) -> None:
+    """Programs cut emoji in two; what is left of one is no text that could be stored."""
+    async with live_gateway(tmp_path, [say("one"), say("two"), say("three")]) as g:
+        await g.telegram.say("cut \ud83d here")
+        await g.telegram.until_shown("one")
+        owner = str(OWNER)
+        name, id = "A\udcff", "m\udcff"
+        half = Inbound(owner, "dm", owner, id, "also \ude00", user_name=name, quote="\ud83d")
+        assert await g.service.router.receive_message("telegram", half)
+        assert not await g.service.router.receive_message("telegram", half)
+        await g.telegram.until_shown("two")
+        await g.telegram.say("whole 😀")
+        await g.telegram.until_shown("three")
+        assert prompts(g) == ["cut ? here", "> ?\nalso ?", "whole 😀"]
 
 
 async def test_g21_bots_and_the_account_itself_are_ignored(tmp_path: Path) -> None:

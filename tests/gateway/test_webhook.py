@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,38 @@ async def test_g8_a_delivery_is_one_turn_and_its_answer_goes_where_it_should(
         assert "terminal" not in tools and "read_file" in tools
 
 
+async def test_hostile_headers_and_bodies_are_refused_like_others(tmp_path: Path) -> None:
+    port = free_port()
+    async with live_gateway(tmp_path, [say("read")], start=False) as g:
+        configure(g, port, hook={"prompt": "{text}", "deliver": f"telegram:{OWNER}"})
+        await g.start()
+        body = json.dumps({"text": "cut \ud83d"}).encode()
+        names = ("X-Gitlab-Token", "X-Hub-Signature-256", "X-Webhook-Signature-V2")
+        for name in (*names, "svix-signature", "X-Webhook-Timestamp"):
+            stamped = {"X-Webhook-Timestamp": str(int(time.time())), "svix-id": "\udcff"}
+            for value in ("\udcff", "é", "", "x" * 5000):
+                headers = {**stamped, "X-Webhook-Signature-V2": "0" * 64, name: value}
+                assert await post_raw(port, "hook", body, headers) == 401, (name, value)
+        for wrong in (b"", b"{", b"\xff", b"[" * 1900, b"NaN"):
+            assert await post_raw(port, "hook", wrong, sign(wrong)) == 400, wrong[:9]
+        assert await post_raw(port, "hook", body, {**sign(body), "X-Request-ID": "\udcff"}) == 202
+        await g.telegram.until_shown("read")
+        assert g.provider.requests[0].json["messages"][-1]["content"] == "cut ?"
+
+
+async def post_raw(port: int, route: str, body: bytes, headers: Mapping[str, str]) -> int:
+    """The status for a request whose headers may hold any bytes."""
+    lines = [f"POST /webhooks/{route} HTTP/1.1", "Host: x", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head.encode("utf-8", "surrogateescape") + body)
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    await writer.wait_closed()
+    return int(status)
+
+
 async def test_too_many_deliveries_have_to_wait(tmp_path: Path) -> None:
     port = free_port()
     async with live_gateway(tmp_path, start=False) as g:
@@ -147,6 +181,11 @@ async def test_a_route_without_a_secret_turns_the_platform_off(tmp_path: Path) -
 async def test_the_api_server_runs_in_the_same_process(tmp_path: Path) -> None:
     port, key = free_port(), "api-key-0123456789abcdef0123456789ab"
     async with gateway(tmp_path, [say("over http"), say("over telegram")], start=False) as g:
+        others = {"discord": {"enabled": True}, "telegram": {"enabled": True}}
+        g.home.configure(platforms={"api_server": {"port": port}, **others})
+        await g.start(API_SERVER_KEY=key, TELEGRAM_BOT_TOKEN="")
+        assert g.stderr.count("TOKEN is not set") == 2, "it is enough to serve HTTP"
+        assert await g.stop() == 0
         g.home.configure(platforms={"api_server": {"port": port}})
         await g.start(API_SERVER_KEY=key)
         url = f"http://127.0.0.1:{port}/v1/chat/completions"

@@ -6,13 +6,16 @@ import asyncio
 import io
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+import shutil
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import pytest
 
 from hermes.app.cluster.node import ClusterNode
 from hermes.app.runtime import Runtime
@@ -25,6 +28,9 @@ from tests.kit.home import Home
 from tests.kit.postgres import STORE, provide_database
 from tests.kit.server import Provider, Step
 
+NODES = int(os.environ.get("HERMES_TEST_NODES", "1"))
+"""Of a cluster, that share the requests of the tests."""
+only_one_node = pytest.mark.skipif(NODES > 1, reason="looks at what one node knows or has")
 API_KEY = "kit-server-key-0123456789abcdef"
 
 
@@ -86,15 +92,23 @@ class Reading:
 
 
 class Api:
-    """One server, and a client that has its key."""
+    """One server, and a client that has its key. Where there are more nodes, each request goes to
+    the next of them."""
 
     def __init__(self, url: str, server: Server, provider: Provider, home: Home, key: str) -> None:
-        self.url = url
+        self._urls = cycle([url])
         self.server = server
         self.provider = provider
         self.home = home
         self.key = key
         self.http: aiohttp.ClientSession
+
+    @property
+    def url(self) -> str:
+        return next(self._urls)
+
+    def spread(self, urls: Sequence[str]) -> None:
+        self._urls = cycle(urls)
 
     async def call(
         self,
@@ -127,8 +141,8 @@ class Api:
     async def raw(self, data: bytes, *, until: bytes = b"", timeout: float = 90) -> bytes:
         """These bytes on a connection of their own; what came back until it was closed, or until
         `until` was there."""
-        host, port = urlsplit(self.url).hostname, urlsplit(self.url).port
-        reader, writer = await asyncio.open_connection(host, port)
+        url = urlsplit(self.url)
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
         got = b""
         try:
             async with asyncio.timeout(timeout):
@@ -204,18 +218,33 @@ async def api(
             home.env["API_SERVER_KEY"] = key
         if os.environ.get(STORE) == "postgres":
             home.env["HERMES_DATABASE_URL"] = provide_database(str(root))
-        setup = load_setup("", home.env)
-        async with (
-            join_cluster(setup) as node,
-            Runtime.open(setup, store=node and node.store) as runtime,
-        ):
-            store, open_messengers = runtime.store, None
-            if isinstance(store, SqliteStore):
-                desk = MessengerDesk(setup, store)
-                open_messengers = lambda: desk  # noqa: E731
-            settings_read = read_settings(setup.config, home.env)[0]
-            server = Server(runtime, settings_read, open_messengers=open_messengers, node=node)
-            async with server.listen() as url, aiohttp.ClientSession() as http:
-                kit = Api(url, server, provider, home, key)
-                kit.http = http
-                yield kit
+        async with AsyncExitStack() as stack:
+            server, url = await stack.enter_async_context(serve_home(home.env))
+            kit = Api(url, server, provider, home, key)
+            kit.http = await stack.enter_async_context(aiohttp.ClientSession())
+            if os.environ.get(STORE) == "postgres":
+                urls = [url]
+                for number in range(1, NODES):
+                    other = shutil.copytree(home.path, root / f"home{number}", dirs_exist_ok=True)
+                    env = {**home.env, "HERMES_HOME": str(other)}
+                    urls.append((await stack.enter_async_context(serve_home(env)))[1])
+                kit.spread(urls)
+            yield kit
+
+
+@asynccontextmanager
+async def serve_home(env: dict[str, str]) -> AsyncIterator[tuple[Server, str]]:
+    """The server of a home, and where it listens."""
+    setup = load_setup("", env)
+    async with (
+        join_cluster(setup) as node,
+        Runtime.open(setup, store=node and node.store) as runtime,
+    ):
+        store, open_messengers = runtime.store, None
+        if isinstance(store, SqliteStore):
+            desk = MessengerDesk(setup, store)
+            open_messengers = lambda: desk  # noqa: E731
+        settings = read_settings(setup.config, env)[0]
+        server = Server(runtime, settings, open_messengers=open_messengers, node=node)
+        async with server.listen() as url:
+            yield server, url

@@ -52,11 +52,11 @@ class Browser:
         return await self.post(f"/api/sessions/{session}/turns", body)
 
     @asynccontextmanager
-    async def watch(self, *watched: str) -> AsyncIterator[Stream]:
+    async def watch(self, *watched: str, **more: str) -> AsyncIterator[Stream]:
         path = f"{self.api.url}/api/events?watch={','.join(watched)}"
         async with (
             aiohttp.ClientSession() as http,
-            http.get(path, headers=self.headers) as answer,
+            http.get(path, headers={**self.headers, **more}) as answer,
         ):
             assert answer.status == 200, await answer.read()
             yield Stream(answer)

@@ -10,12 +10,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 from tests.kit.server import Provider
 
+RECORDING = "HERMES_TEST_REPLAY" in os.environ
+"""Whether the sessions of tests/flow are recorded, and played again when their test has ended."""
 KEY = "sk-kit-9f8e7d6c5b4a39281706f5e4d3c2b1a0"
 SPARE_KEY = "sk-spare-1122334455667788990011223344"
 MODEL = "kit-model"
@@ -31,6 +33,9 @@ class Home:
     """A private home with a config.yaml that points at a scripted provider, a working folder
     beside it, and the whole environment a process of it gets."""
 
+    defaults: ClassVar[dict[str, Any]] = {}
+    """What every home of a test is configured with."""
+
     def __init__(self, root: Path, **config: Any) -> None:
         self.path = root / "home"
         self.work = root / "work"
@@ -44,7 +49,7 @@ class Home:
             "KIT_KEY": KEY,
             "SPARE_KEY": SPARE_KEY,
         }
-        self.config: dict[str, Any] = {}
+        self.config: dict[str, Any] = dict(self.defaults)
         self.configure(**config)
 
     @classmethod

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from hermes.app.live.session_tape import load_agents, load_tape
+from hermes.app.live.session_tape import TAPE_KIND, load_agents, load_tape
 from hermes.batch.replay.player import PlayedSession, load_conversation, play_session
 from hermes.core.events import (
     Approval,
@@ -23,6 +24,9 @@ from hermes.core.events import (
 )
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import Store
+from hermes.store.sqlite import SqliteStore
+from tests.kit.home import RECORDING
+from tests.kit.rig import PLAYED
 
 
 async def replay(store: Store, session_id: str) -> PlayedSession:
@@ -53,6 +57,40 @@ async def check_replay(store: Store, session_id: str, events: Sequence[TurnEvent
         pairs = zip(found[-size:], expected, strict=False)
         different = [pair for pair in pairs if not _is_same([pair[0]], [pair[1]])]
         raise AssertionError(_show_difference(*different[0]) if different else len(found))
+
+
+async def replay_now(home: Path) -> None:
+    """For tests whose providers and wires are gone when they have ended."""
+    PLAYED.add(home)
+    if RECORDING:
+        await check_home_replays(home)
+
+
+async def check_home_replays(home: Path) -> None:
+    """Every recorded session of a home replays identically."""
+    for file in home.glob("hermes.db"):
+        store = SqliteStore(file)
+        try:
+            await check_other_replays(store, "")
+        finally:
+            await store.close()
+
+
+async def check_other_replays(store: Store, session_id: str) -> None:
+    """Subagents, branches and what a test opened itself replay identically, too."""
+    meta = await store.sessions.get_meta(session_id)
+    known = set((await load_conversation(store, meta)).metas) if meta is not None else {session_id}
+    logging.disable()
+    try:
+        for row in await store.objects.list_all(TAPE_KIND):
+            other = await store.sessions.get_meta(row.owner)
+            if row.owner in known or other is None:
+                continue
+            known |= set((await load_conversation(store, other)).metas)
+            played = await replay(store, row.owner)
+            assert played.report.identical, (other, played.report)
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _is_same(found: Sequence[Any], expected: Sequence[Any]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -30,12 +29,12 @@ from hermes.core.events import (
 from hermes.core.message import Media, Message, ToolCall, ToolReturn, user_message
 from hermes.core.tool import Tool
 from tests.kit.bodies import check_legal, messages
-from tests.kit.home import KEY, SPARE_KEY, Home
+from tests.kit.home import KEY, RECORDING, SPARE_KEY, Home
 from tests.kit.replies import say
 from tests.kit.server import Provider, Received, Step
 
-RECORDING = "HERMES_TEST_REPLAY" in os.environ
-"""Whether every session is recorded, and played again when its test has ended."""
+PLAYED: set[Path] = set()
+"""The homes whose sessions a rig has played again, or need not be played."""
 CODES = frozenset(
     "auth billing rate_limited overloaded server_error network stalled tls context_overflow "
     "payload_too_large bad_request model_not_found content_policy output_truncated "
@@ -320,8 +319,9 @@ async def rig(
         home = Home.of(root, provider)
         if spare is not None:
             home.fall_back(spare)
+        PLAYED.add(home.path)
         if replay:
-            config = {"trace": {"record": "wire"}, **(config or {})}
+            home.configure(trace={"record": "wire"})
         home.configure(**(config or {}))
         home.env.update(env or {})
         waits: list[float] = []
@@ -342,9 +342,10 @@ async def rig(
             finally:
                 await r.close()
             if replay:
-                from tests.kit.replay import check_replay
+                from tests.kit.replay import check_other_replays, check_replay
 
                 await check_replay(runtime.store, r.session.id, r.events)
+                await check_other_replays(runtime.store, r.session.id)
         await _all_closed(provider)
 
 

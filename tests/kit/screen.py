@@ -111,11 +111,17 @@ class Terminal:
     @property
     def screen(self) -> str:
         self._feed()
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+        return "\n".join(self._list_lines()).rstrip()
+
+    def _list_lines(self) -> list[str]:
+        """What is on the screen; pyte's own list fails on half of a wide character."""
+        columns, buffer = range(self._screen.columns), self._screen.buffer
+        rows = (buffer[y] for y in range(self._screen.lines))
+        return ["".join(row[x].data for x in columns).rstrip() for row in rows]
 
     def _shows(self, text: str) -> bool:
         """Whether it is in the picture, also where the end of a line cuts it in two."""
-        lines = [line.rstrip() for line in self._screen.display]
+        lines = self._list_lines()
         columns = self._screen.columns
         joined = "".join(line if len(line) == columns else line + "\n" for line in lines)
         return text in "\n".join(lines) or text in joined
@@ -135,7 +141,7 @@ class Terminal:
             "".join(line[x].data for x in range(columns)).rstrip()
             for line in self._screen.history.top
         ]
-        return above + [line.rstrip() for line in self._screen.display]
+        return above + self._list_lines()
 
     async def until(self, test: Callable[[], bool], what: str = "", timeout: float = 90) -> None:
         try:

@@ -10,7 +10,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -303,6 +303,7 @@ class Provider:
         wire: str = "chat",
         then: Step | None = None,
         models: Iterable[str] = ("kit-model",),
+        sizes: Mapping[str, int] | None = None,
         tls: ssl.SSLContext | None = None,
         observe: Callable[[Received], Awaitable[None]] | None = None,
         listening: bool = True,
@@ -313,6 +314,7 @@ class Provider:
         self.steps: list[Step] = list(steps)
         self.then = then
         self.models = list(models)
+        self.sizes = dict(sizes or {})
         self.observe = observe
         self.requests: list[Received] = []
         self.lookups: list[Received] = []
@@ -436,6 +438,10 @@ class Provider:
         return await made if inspect.isawaitable(made) else made
 
     def _list(self) -> Reply:
-        data = [{"id": m, "object": "model", "name": f"models/{m}"} for m in self.models]
+        data = [
+            {"id": m, "object": "model", "name": f"models/{m}"}
+            | ({"meta": {"n_params": self.sizes[m]}} if m in self.sizes else {})
+            for m in self.models
+        ]
         body = json.dumps({"object": "list", "data": data, "models": data}).encode()
         return Reply(body=body, content_type="application/json", framing="length")

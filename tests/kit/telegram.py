@@ -76,6 +76,7 @@ class Fault:
     hang_up: bool = False
     after: bool = False
     raw: bytes | None = None
+    silent: bool = False
 
 
 FaultRule = Callable[[str, dict[str, Any]], Fault | None]
@@ -138,11 +139,10 @@ class Telegram:
 
     async def press(self, sent: Sent, label: str, *, user: int = OWNER) -> None:
         button = next(b for b in sent.buttons if b["text"] == label)
-        message = {"message_id": sent.id, "chat": {"id": sent.chat, "type": "private"}}
-        if sent.chat < 0:
-            message["chat"]["type"] = "supergroup"
+        message = _describe(sent)
         person = {"id": user, "is_bot": False, "first_name": f"P{user}"}
         query = {"id": str(next(self._ids)), "from": person, "message": message}
+        query["chat_instance"] = str(sent.chat)
         await self.push({"callback_query": {**query, "data": button["callback_data"]}})
 
     # -- looking ---------------------------------------------------------------------------------
@@ -172,13 +172,7 @@ class Telegram:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         token, method = request.match_info["token"], request.match_info["method"]
-        if request.content_type == "multipart/form-data":
-            form = await request.post()
-            params: dict[str, Any] = {
-                k: v.file.read() if isinstance(v, web.FileField) else v for k, v in form.items()
-            }
-        else:
-            params = json.loads(await request.read() or b"{}")
+        params = await _read_params(request)
         if token != self.token:
             return _error(401, "Unauthorized")
         async with self._changed:
@@ -193,6 +187,8 @@ class Telegram:
         return answer
 
     async def _fail(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+        while fault.silent and request.transport is not None:
+            await asyncio.sleep(0.02)
         if fault.hang_up:
             assert request.transport is not None
             request.transport.abort()
@@ -218,13 +214,14 @@ class Telegram:
                 return await self._write(method, params)
             case "deleteMessage":
                 for sent in self.sent:
-                    sent.deleted = sent.deleted or sent.id == params["message_id"]
+                    sent.deleted = sent.deleted or sent.id == int(params["message_id"])
                 return _ok(True)
             case "sendDocument":
                 return await self._add(params, "", params["document"])
             case "getFile":
-                size = len(self.files[params["file_id"]])
-                return _ok({"file_path": params["file_id"], "file_size": size})
+                id = params["file_id"]
+                found = {"file_id": id, "file_unique_id": id, "file_path": id}
+                return _ok({**found, "file_size": len(self.files[id])})
             case _:
                 return _ok(True)
 
@@ -259,7 +256,7 @@ class Telegram:
                     await asyncio.sleep(0.05)
 
     async def _poll(self, params: dict[str, Any]) -> list[dict[str, Any]]:
-        offset = params.get("offset") or 0
+        offset = int(params.get("offset") or 0)
         async with self._changed:
             before = len(self.updates)
             self.updates = [u for u in self.updates if u["update_id"] >= offset]
@@ -268,7 +265,7 @@ class Telegram:
             self.polls += 1
             self._changed.notify_all()
             try:
-                async with asyncio.timeout(params.get("timeout") or 0):
+                async with asyncio.timeout(float(params.get("timeout") or 0)):
                     await self._changed.wait_for(lambda: self.updates)
             except TimeoutError:
                 return []
@@ -287,7 +284,8 @@ class Telegram:
             return _error(400, "Bad Request: message text is empty")
         if method == "sendMessage":
             return await self._add(params, shown)
-        found = [s for s in self.sent if s.id == params["message_id"] and not s.deleted]
+        id = int(params["message_id"])
+        found = [s for s in self.sent if s.id == id and not s.deleted]
         if not found:
             return _error(400, "Bad Request: message to edit not found")
         sent = found[0]
@@ -299,7 +297,7 @@ class Telegram:
             sent.versions.append(shown)
             sent.times.append(time.monotonic())
             self._changed.notify_all()
-        return _ok({"message_id": sent.id})
+        return _ok(_describe(sent))
 
     async def _add(self, params: dict[str, Any], text: str, file: bytes = b"") -> web.Response:
         async with self._changed:
@@ -309,11 +307,38 @@ class Telegram:
             self.watch("sent")
             self.sent.append(sent)
             self._changed.notify_all()
-        return _ok({"message_id": sent.id})
+        return _ok(_describe(sent))
 
     async def download(self, request: web.Request) -> web.Response:
         await self.may_download.wait()
         return web.Response(body=self.files[request.match_info["path"]])
+
+
+async def _read_params(request: web.Request) -> dict[str, Any]:
+    """The fields of a call, in any of the forms that the Bot API takes."""
+    if request.content_type == "application/json" or not request.can_read_body:
+        return dict(json.loads(await request.read() or b"{}"))
+    params: dict[str, Any] = {}
+    for key, value in (await request.post()).items():
+        if isinstance(value, web.FileField):
+            params[key] = value.file.read()
+        elif isinstance(value, str) and value.startswith(("{", "[")) and key != "text":
+            params[key] = json.loads(value)
+        else:
+            params[key] = value
+    return params
+
+
+def _describe(sent: Sent) -> dict[str, Any]:
+    """A message of the bot as the Bot API describes it."""
+    chat = {"id": sent.chat, "type": "private" if sent.chat > 0 else "supergroup"}
+    if sent.chat < 0:
+        chat["title"] = "Kit"
+    described = {"message_id": sent.id, "from": BOT, "chat": chat, "date": int(time.time())}
+    if not sent.file:
+        return {**described, "text": sent.text}
+    id = f"sent{sent.id}"
+    return {**described, "document": {"file_id": id, "file_unique_id": id}}
 
 
 def _buttons(params: dict[str, Any]) -> list[dict[str, str]]:

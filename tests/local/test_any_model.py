@@ -99,17 +99,16 @@ def engine_address() -> Iterator[str]:
 
     port = find_free_port()
     idle = max(1, len(os.sched_getaffinity(0)) - round(os.getloadavg()[0]))
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", _SERVER, str(FILE), str(port), str(idle)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    yield f"http://127.0.0.1:{port}"
-    process.kill()
-    process.wait()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield f"http://127.0.0.1:{port}"
+        process.kill()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,10 +57,11 @@ class ServeProcess:
 
 @asynccontextmanager
 async def serve(
-    home: Home, *args: str, key: str = SECRET, **env: str
+    home: Home, *args: str, key: str = SECRET, command: Sequence[str] = (), **env: str
 ) -> AsyncIterator[ServeProcess]:
     extra = {**({"API_SERVER_KEY": key} if key else {}), **env}
-    process = await start_hermes(["serve", *(args or ("--port", "0"))], home, env=extra)
+    words = ["serve", *(args or ("--port", "0"))]
+    process = await start_hermes(words, home, env=extra, command=command)
     assert process.stderr is not None
     told = ""
     try:

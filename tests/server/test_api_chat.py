@@ -11,7 +11,7 @@ import pytest
 
 from hermes.store.tables.objects import SqlObjects
 from tests.kit import Gate, Tokens, call, nothing, say, status, think
-from tests.kit.api import Api, api
+from tests.kit.api import Api, api, only_one_node
 from tests.kit.home import KEY
 from tests.server.exchanges import PNG_URL, sent_messages, sent_system_prompt
 
@@ -351,6 +351,7 @@ class TestSessions:
         )
         assert got.split()[1] == b"400"
 
+    @only_one_node
     async def test_an_unreadable_store_means_an_empty_history(
         self, shared: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:

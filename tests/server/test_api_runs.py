@@ -13,11 +13,11 @@ import pytest
 from hermes.server.app import Server
 from hermes.server.turns import runs
 from tests.kit import Gate, Tokens, call, say, status, think
-from tests.kit.api import Api, api
+from tests.kit.api import Api, api, only_one_node
 from tests.kit.home import KEY
 from tests.kit.postgres import STORE
 from tests.kit.server import Provider
-from tests.server.exchanges import sent_messages, sent_system_prompt, wait_until_idle
+from tests.server.exchanges import sent_messages, sent_system_prompt
 
 RUNS = "/v1/runs"
 WRITE = call(("c1", "write_file", {"path": "../out.txt", "content": "x"}))
@@ -213,6 +213,7 @@ async def test_a_run_that_fails(tmp_path: Path) -> None:
         assert KEY.encode() not in followed.body and KEY not in json.dumps(found)
 
 
+@only_one_node
 async def test_the_state_of_a_run_while_it_runs(tmp_path: Path) -> None:
     gate = Gate()
     async with api(tmp_path, [say("Half", " of it").hold(gate, after="text")]) as a:
@@ -342,7 +343,7 @@ async def test_stop_kills_the_tool(tmp_path: Path) -> None:
             while not (a.home.work / "begun").exists():
                 await asyncio.sleep(0.02)
         await a.post(f"{RUNS}/{run}/stop")
-        await wait_until_idle(a)
+        await read_events(a, run)
         assert (await get_state(a, run))["status"] == "cancelled"
         assert (await a.post(f"{RUNS}/{run}/stop")).json["status"] == "cancelled"  # again
 
@@ -424,6 +425,7 @@ async def test_an_approval_waits_and_is_answered(tmp_path: Path, choice: str) ->
         assert (await a.post(f"{RUNS}/{run}/approval", {"choice": choice})).status == 409
 
 
+@only_one_node
 @pytest.mark.parametrize(("scope", "saved"), [((), False), (("admin",), True)])
 async def test_only_an_admin_saves_rules_with_a_named_key(
     tmp_path: Path, scope: tuple[str, ...], saved: bool

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.core.message import user_message
 from tests.kit import Gate, Tokens, call, say, status
-from tests.kit.api import API_KEY, Api, api
+from tests.kit.api import API_KEY, Api, api, only_one_node
 from tests.server.exchanges import sent_messages, wait_until_idle
 
 ALL = "/api/sessions"
@@ -145,6 +145,7 @@ async def test_turns_of_one_session_run_one_after_the_other(tmp_path: Path) -> N
 # -- about -----------------------------------------------------------------------------------
 
 
+@only_one_node
 async def test_metrics(tmp_path: Path) -> None:
     script = [say("Yes.").usage(Tokens(100, 7)), status(404, "no such model")]
     async with api(tmp_path, script) as a:

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.server.turns.sse import EventStream
 from tests.kit import Gate, call, say, think
-from tests.kit.api import Api, api
+from tests.kit.api import Api, api, only_one_node
 from tests.server.exchanges import wait_until_idle
 
 CHAT = "/v1/chat/completions"
@@ -256,6 +256,7 @@ async def _connect_without_reading(a: Api, path: str, body: bytes) -> asyncio.St
     return sock
 
 
+@only_one_node
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
 async def test_a_slow_reader_is_dropped_and_its_turn_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
@@ -287,6 +288,7 @@ async def test_a_slow_reader_is_dropped_and_its_turn_continues(
         sock.close()
 
 
+@only_one_node
 async def test_a_slow_reader_of_a_run_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ async def test_invalid_tools_are_refused(tmp_path: Path) -> None:
         for wrong in (
             {"messages": [ASK, orphan]},
             {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+            {"tools": [{"type": "function", "function": {"name": "a" * 129}}]},
             {"tools": "all"},
             {"tool_choice": {"type": "function", "function": {"name": "other"}}},
             {"tool_execution": "elsewhere"},
@@ -109,6 +110,14 @@ async def test_invalid_tools_are_refused(tmp_path: Path) -> None:
             answer = await a.post("/v1/chat/completions", {**body, **wrong})
             assert answer.status == 400 and answer.error["message"], wrong
         assert not a.provider.requests
+
+
+async def test_names_may_be_as_long_as_programs_make_them(tmp_path: Path) -> None:
+    name = "mcp__" + "a" * 123
+    async with api(tmp_path, [call(("c1", name, {}))]) as a:
+        body = {"messages": [ASK], "max_tokens": 9, "tools": [{"name": name, "input_schema": {}}]}
+        answer = await a.post("/v1/messages", body)
+        assert answer.json["content"][0]["name"] == name
 
 
 HOSTED = {"type": "web_search"}
@@ -277,9 +286,81 @@ async def test_invalid_tool_items_are_refused(tmp_path: Path) -> None:
         ):
             answer = await a.ask(items, previous_response_id=first, **CLIENT)
             assert answer.status == 400, items
-        answer = await a.ask([output_item("c1")], previous_response_id=first)
-        assert answer.status == 400  # without client tools nobody waits for a result
         assert len(a.provider.requests) == 1
+
+
+CALLS = [{"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}]
+WITHOUT_TOOLS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {
+        "messages": [
+            ASK,
+            {"role": "assistant", "content": None, "tool_calls": CALLS},
+            {"role": "tool", "tool_call_id": "c1", "content": "25 degrees"},
+        ]
+    },
+    "/v1/responses": {
+        "input": [
+            ASK,
+            {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": "{}"},
+            output_item("c1"),
+        ]
+    },
+    "/v1/messages": {
+        "max_tokens": 99,
+        "messages": [
+            ASK,
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "c1", "name": "get_weather", "input": {}}],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "25 degrees"}],
+            },
+        ],
+    },
+}
+"""The client has run its tool, and wants no further calls."""
+
+
+@pytest.mark.parametrize("path", WITHOUT_TOOLS)
+async def test_a_result_is_accepted_without_declared_tools(tmp_path: Path, path: str) -> None:
+    async with api(tmp_path, then=say("Sunny.")) as a:
+        answer = await a.post(path, WITHOUT_TOOLS[path])
+        assert answer.status == 200 and "Sunny." in answer.body.decode()
+        assert b"25 degrees" in a.provider.last.body and "tools" not in a.provider.last.json
+        a.provider.requests.clear()
+        forged = json.loads(json.dumps(WITHOUT_TOOLS[path]).replace('"c1"', '"c0"', 1))
+        for body in (forged, {**WITHOUT_TOOLS[path], "tool_execution": "server"}):
+            await a.post(path, body)  # a 400 where nothing is left to answer
+        assert not any(b"degrees" in request.body for request in a.provider.requests)
+
+
+async def test_a_result_is_accepted_with_the_previous_response_alone(tmp_path: Path) -> None:
+    async with api(tmp_path, [WEATHER, say("Sunny."), say("Bye.")]) as a:
+        first = (await a.ask("How is it?", **CLIENT)).json["id"]
+        back = [output_item("c1")]
+        second = await a.ask(back, previous_response_id=first)
+        assert second.json["output"][0]["content"][0]["text"] == "Sunny."
+        assert b"25 degrees" in a.provider.last.body
+        again = await a.ask(back, previous_response_id=second.json["id"])
+        assert again.status == 400, "it is answered"
+
+
+SUMMARY = {"role": "user", "content": "You are performing a CONTEXT CHECKPOINT COMPACTION. Go."}
+
+
+@pytest.mark.parametrize("path", WITHOUT_TOOLS)
+async def test_a_summary_contains_what_the_clients_tools_said(tmp_path: Path, path: str) -> None:
+    field = "input" if path == "/v1/responses" else "messages"
+    body = WITHOUT_TOOLS[path]
+    async with api(tmp_path, then=say("So far: 25 degrees.")) as a:
+        answer = await a.post(path, {**body, field: [*body[field], SUMMARY]})
+        assert answer.status == 200 and b"25 degrees" in a.provider.last.body
+        assert "tools" not in a.provider.last.json
+        chat = {**body, field: [*body[field], {"role": "user", "content": "Go on."}]}
+        assert (await a.post(path, chat)).status == 200
+        assert b"25 degrees" not in a.provider.last.body, "no tools of a client are in use"
 
 
 async def test_a_conversation_of_client_tools(tmp_path: Path) -> None:

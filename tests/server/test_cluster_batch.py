@@ -102,10 +102,15 @@ def check_results(home: Home, items: int) -> Any:
     )
     assert found["states"] == {"done": items}
     with psycopg.connect(home.env["HERMES_DATABASE_URL"]) as db:
-        row = db.execute("SELECT sum(input), sum(output) FROM ledger WHERE job = 'data'").fetchone()
+        row = db.execute(
+            "SELECT sum(input), sum(output), coalesce(round(sum(cost)::numeric, 6), 0),"
+            " count(*) FILTER (WHERE outcome = 'killed') FROM ledger WHERE job = 'data'"
+        ).fetchone()
         left = db.execute("SELECT count(*) FROM objects WHERE kind LIKE 'batch_s%'").fetchone()
         sessions = db.execute("SELECT count(*) FROM sessions WHERE source = 'batch'").fetchone()
-    assert row == (found["tokens"]["input"], found["tokens"]["output"])
+    assert row is not None
+    assert row[:2] == (found["tokens"]["input"], found["tokens"]["output"])
+    assert float(row[2]) == found["cost_usd"] and row[3] == found["calls"]["estimated"]
     assert left == (0,) and sessions == (items + found["abandoned"],)
     return found
 

@@ -46,7 +46,7 @@ async def test_runs_survive_crashes_of_the_database(tmp_path: Path) -> None:
     with run_postgres() as server:
         async with (
             Provider(then=answer) as provider,
-            run_nodes(tmp_path, provider, server.url(), "a", "b", lease_seconds=3) as nodes,
+            run_nodes(tmp_path, provider, server.url(), "a", "b", lease_seconds=10) as nodes,
         ):
             runs: list[str] = []
             for number in range(CRASHES):

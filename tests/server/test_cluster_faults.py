@@ -13,13 +13,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import aiohttp
 import psycopg
 import pytest
 
 from tests.kit import Gate, Home, run_hermes, say
 from tests.kit.postgres import create_database, run_postgres
 from tests.kit.server import Provider
-from tests.server.serve_process import serve
+from tests.server.serve_process import SECRET, serve
 from tests.server.test_cluster import ask, make_home, read_frames, run_nodes
 from tests.server.test_cluster_load import (
     BUDGET,
@@ -35,15 +36,10 @@ from tests.server.test_cluster_load import (
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(7200)]
-PAUSES = int(os.environ.get("HERMES_TEST_PAUSES", "0"))
+PAUSES = int(os.environ.get("HERMES_TEST_PAUSES", "2"))
 PAUSE_SECONDS = float(os.environ.get("HERMES_TEST_PAUSE_SECONDS", "0"))
 """At the least; a node is stopped until others have gone on with its work."""
 SESSIONS = int(os.environ.get("HERMES_TEST_TURNS", "6"))
-
-
-only_in_cluster_test = pytest.mark.skipif(
-    not PAUSES, reason="takes minutes: make cluster-test runs it"
-)
 
 
 @pytest.fixture
@@ -92,6 +88,19 @@ def is_heard(url: str, owner: str) -> bool:
         return db.execute(sql, (owner,)).fetchone() is not None
 
 
+def count_writes(url: str, node: str) -> dict[str, int]:
+    """By writer of the node: the number of its last transaction, which is part of it."""
+    sql = "SELECT writer, number FROM public.write_groups WHERE starts_with(writer, %s)"
+    with psycopg.connect(url) as db:
+        return dict(db.execute(sql, (f"{node}#",)).fetchall())
+
+
+def read_epochs(url: str, sessions: set[str]) -> dict[str, int]:
+    sql = "SELECT id, epoch FROM public.sessions WHERE id = ANY(%s)"
+    with psycopg.connect(url) as db:
+        return dict(db.execute(sql, (list(sessions),)).fetchall())
+
+
 async def pause_one(
     nodes: KilledNodes, load: Load, provider: Provider, url: str, choose: random.Random
 ) -> float:
@@ -110,11 +119,15 @@ async def pause_one(
     async with asyncio.timeout(200):
         while is_heard(url, owner):
             await asyncio.sleep(0.02)
+    before = count_writes(url, name)
     await wait_for_step(load, provider, url, sessions, paused)
+    epochs = read_epochs(url, sessions)
     process.send_signal(signal.SIGCONT)
     woken = time.monotonic()
     assert await nodes.processes[index].wait() == 75
     took = time.monotonic() - woken
+    assert before and count_writes(url, name) == before
+    assert all(epoch >= epochs[session] for session, epoch in read_epochs(url, sessions).items())
     with psycopg.connect(url) as db:
         sql = "SELECT count(*) FROM public.sessions WHERE owner = %s"
         assert db.execute(sql, (owner,)).fetchone() == (0,)
@@ -123,7 +136,6 @@ async def pause_one(
     return took
 
 
-@only_in_cluster_test
 async def test_a_paused_node_writes_nothing_and_ends(tmp_path: Path, url: str) -> None:
     choose = random.Random(11)
     async with Provider(then=answer) as provider:
@@ -154,7 +166,6 @@ def upgrade(home: Home, folder: Path) -> None:
     home.env["PYTHONPATH"] = str(folder)
 
 
-@only_in_cluster_test
 async def test_nodes_are_replaced_one_by_one_by_those_of_the_next_version(
     tmp_path: Path, url: str
 ) -> None:
@@ -233,6 +244,36 @@ async def test_a_database_that_refuses_is_told_before_anything_is_accepted(tmp_p
                 assert db.execute("SELECT count(*) FROM public.session_inbox").fetchone() == (0,)
 
 
+async def test_a_database_that_is_away_is_a_reason_to_ask_again(tmp_path: Path) -> None:
+    said = {"messages": [{"role": "user", "content": "x"}]}
+    requests = (
+        ("POST", "/v1/runs", {"input": "x"}),
+        ("POST", "/v1/chat/completions", said),
+        ("POST", "/v1/chat/completions", {**said, "stream": True}),
+        ("POST", "/v1/responses", {"input": "x"}),
+        ("GET", "/api/sessions", None),
+    )
+    with run_postgres() as server:
+        async with (
+            Provider(then=say("Fine.")) as provider,
+            run_nodes(tmp_path, provider, server.url(), "a", patience_seconds=1) as (a,),
+            aiohttp.ClientSession(a.url, headers={"Authorization": f"Bearer {SECRET}"}) as http,
+        ):
+            assert await ask(a, "Hello") == "Fine."
+            await asyncio.to_thread(server.stop)
+            for method, path, body in requests:
+                async with http.request(method, path, json=body) as answer:
+                    assert (answer.status, answer.headers["Retry-After"]) == (503, "5"), path
+                    error = (await answer.json())["error"]
+                assert error["code"] == "unavailable" and "not saved" in error["message"]
+                assert str(server.folder) not in error["message"]
+            async with http.get("/metrics") as answer:
+                assert answer.status == 200
+            assert len(provider.requests) == 1
+            await asyncio.to_thread(server.start)
+            assert await ask(a, "Hi") == "Fine."
+
+
 def change_server(url: str, sql: str) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         for statement in sql.split(";") if "$$" not in sql else [sql]:
@@ -282,7 +323,6 @@ async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> No
     target.close()
 
 
-@only_in_cluster_test
 async def test_a_node_that_is_cut_off_is_not_ready_and_its_run_goes_on_elsewhere(
     tmp_path: Path, url: str
 ) -> None:

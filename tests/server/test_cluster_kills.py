@@ -20,7 +20,7 @@ from tests.server.serve_process import ServeProcess, serve
 from tests.server.test_cluster import make_home, read_frames
 
 pytestmark = pytest.mark.e2e
-KILLS = int(os.environ.get("HERMES_KILLS", "3"))
+KILLS = int(os.environ.get("HERMES_KILL_ROUNDS", "2"))
 RUNS_A_ROUND = 6
 STEPS = 2
 

@@ -171,7 +171,13 @@ async def test_a_suspended_tenant_is_told_and_a_removed_one_is_gone(
     assert (await node.chat(key=key)).status == 401
     again = await operator.add_tenant("late")
     assert (await node.get("/api/sessions", key=again)).json["data"] == []
-    for words in (("set", "late", "color=red"), ("set", "late", "daily_usd=much"), ("add", "late")):
+    for words in (
+        ("set", "late", "color=red"),
+        ("set", "late", "daily_usd=much"),
+        ("set", "late", "daily_usd=inf"),
+        ("set", "late", "requests_per_minute=1e30"),
+        ("add", "late"),
+    ):
         assert "Nothing was changed" in await operator.run("tenants", *words, status=2)
 
 

@@ -13,7 +13,7 @@ from hermes.app.live.stored_queue import StoredQueue
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, user_message
 from hermes.core.store import SessionMeta
 from hermes.server.routes.operator import keys
-from tests.kit import Gate, call, say
+from tests.kit import Gate, call, say, status
 from tests.kit.api import api
 from tests.kit.dashboard import ON, sign_in
 from tests.kit.model_hub import open_hub
@@ -49,6 +49,19 @@ async def test_guidance_is_stored_until_the_transcript_has_it(tmp_path: Path) ->
                     await asyncio.sleep(0.02)
         stored = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
         assert texts(stored).count("rather two") == 1 and texts(stored)[-1] == "Steered."
+
+
+async def test_the_overview_names_what_failed(tmp_path: Path) -> None:
+    async with api(tmp_path, [status(401)], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "hello", "c1")
+            await feed.until("end", status="failed")
+        answer = await browser.get("/api/overview")
+        assert answer.status == 200
+        (row,) = answer.json["failures"]
+        assert (row["id"], row["state"], row["message_count"]) == (session, "failed", 1)
 
 
 async def test_guidance_that_a_stopped_turn_did_not_read_is_answered_next(tmp_path: Path) -> None:
@@ -203,6 +216,7 @@ async def test_results_are_shortened_to_16_kb(tmp_path: Path) -> None:
         assert (first["bytes"], first["more"]) == (20_000, True)
         assert len(first["text"].encode()) == 16 * 1024
         assert (second["bytes"], second["more"], second["text"]) == (2, False, "ok")
+        assert first["diff"] == second["diff"] == ""
         assert (await browser.get(f"{ALL}/big/results/a")).body.decode() == long
 
 

@@ -135,6 +135,31 @@ async def test_the_feed_of_a_browser_that_is_signed_out_ends(tmp_path: Path) -> 
         assert (await signed_out.get(f"/api/events?watch={session}:-1")).status == 401
 
 
+async def test_a_tab_that_opens_its_feed_anew_ends_the_one_before(tmp_path: Path) -> None:
+    """Without a word, and only its own: another tab, another browser and whoever does not say which
+    tab it is keep theirs."""
+    async with api(tmp_path, config=ON) as a:
+        one, two = await sign_in(a), await sign_in(a)
+        feeds = a.server.services.dashboard.feeds  # type: ignore[union-attr]
+        tab = {"X-Hermes-Tab": "a"}
+        async with (
+            one.watch(**tab) as first,
+            one.watch(**{"X-Hermes-Tab": "b"}) as other,
+            two.watch(**tab) as foreign,
+            one.watch() as nameless,
+            one.watch(**tab) as second,
+        ):
+            for feed in (first, other, foreign, nameless, second):
+                await feed.until("hello")
+            with pytest.raises(AssertionError, match="the feed ended"):
+                await first.until("nothing more")
+            assert "bye" not in [name for name, _ in first.seen]
+            assert len(feeds) == 4
+            session = await two.create_session()
+            for feed in (other, foreign, nameless, second):
+                assert (await feed.until("session"))["session"]["id"] == session
+
+
 async def test_a_feed_ends_when_another_process_signs_its_browser_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,19 @@ async def test_a_key_is_stored_and_never_shown(tmp_path: Path) -> None:
         assert SECRET not in env.read_text()
 
 
+async def test_only_keys_are_stored_as_keys(tmp_path: Path) -> None:
+    """Other variables change settings that need to be confirmed, or nothing at all."""
+    async with api(tmp_path, config=ON) as a:
+        browser, env = await sign_in(a), a.server.runtime.setup.home / ".env"
+        for name in ("PATH", "LD_PRELOAD", "API_SERVER_CORS_ORIGINS", "OPENAI_BASE_URL", "lower"):
+            answer = await browser.call("PUT", f"/api/keys/{name}", {"value": "somewhere"})
+            assert answer.status == 422 and name in answer.error["message"], name
+        assert not env.exists()
+        for name in ("KIT_KEY", "SOME_API_KEY", "MY_PASSWORD"):
+            answer = await browser.call("PUT", f"/api/keys/{name}", {"value": SECRET})
+            assert answer.status == 200, name
+
+
 async def test_a_stored_key_of_no_known_shape_is_in_no_later_answer(tmp_path: Path) -> None:
     secret = "zebra crossing 47 bakers street"
     async with api(tmp_path, config=ON) as a:

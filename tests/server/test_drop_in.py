@@ -15,6 +15,13 @@ from tests.server.exchanges import sent_system_prompt
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
 STRONG_KEY = "q8Zr2vT6mXw1Lk9Yc4Hs7Bd3Nf5Gj0Pa"
+MESSAGE = {"messages": HI, "max_tokens": 99}
+REFUSED: list[dict[str, Any]] = [
+    {"n": 2},
+    {"logprobs": True},
+    {"top_logprobs": 2},
+    {"background": True},
+]
 LONG = say("A long answer").stop("length")
 
 
@@ -44,11 +51,9 @@ async def test_a_limit_that_leaves_no_text_is_no_failure(tmp_path: Path) -> None
 async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         for answer in (
-            await a.chat(n=2),
-            await a.chat(logprobs=True),
-            await a.chat(top_logprobs=2),
-            await a.chat(background=True),
-            await a.ask(background=True),
+            *[await a.chat(**body) for body in REFUSED],
+            *[await a.ask(**body) for body in REFUSED],
+            *[await a.post("/v1/messages", {**MESSAGE, **body}) for body in REFUSED],
             await a.ask(include=["message.output_text.logprobs"]),
         ):
             assert answer.status == 400 and answer.error["code"] == "unsupported_parameter"
@@ -63,6 +68,10 @@ async def test_settings_are_passed_on(tmp_path: Path) -> None:
         sent = a.provider.last.json
         assert {name: sent[name] for name in wanted} == wanted
         assert sent["reasoning_effort"] in ("high", "xhigh")
+        await a.ask(**wanted)
+        assert {name: a.provider.last.json[name] for name in wanted} == wanted
+        await a.post("/v1/messages", {**MESSAGE, **wanted, "stop_sequences": ["END"]})
+        assert {name: a.provider.last.json[name] for name in wanted} == wanted
         answer = await a.chat(reasoning_effort="enormous")
         assert answer.status == 400 and answer.error["param"] == "reasoning_effort"
 
@@ -193,6 +202,13 @@ async def test_the_input_of_a_response(tmp_path: Path) -> None:
         assert listed["has_more"] is False and listed["first_id"] == listed["data"][0]["id"]
         ordered = (await a.get(f"/v1/responses/{second}/input_items?order=asc")).json
         assert [i["id"] for i in ordered["data"]] == [i["id"] for i in listed["data"]][::-1]
+        page = (await a.get(f"/v1/responses/{second}/input_items?limit=1")).json
+        assert page["data"] == listed["data"][:1] and page["has_more"] is True
+        rest = f"/v1/responses/{second}/input_items?limit=1&after={page['last_id']}"
+        page = (await a.get(rest)).json
+        assert page["data"] == listed["data"][1:] and page["has_more"] is False
+        for wrong in ("limit=0", "limit=-1", "limit=many", "after=nothing"):
+            assert (await a.get(f"/v1/responses/{second}/input_items?{wrong}")).status == 400
 
 
 async def test_a_stream_is_replayed_by_its_id(tmp_path: Path) -> None:
@@ -312,7 +328,7 @@ async def test_side_requests_get_no_tools(tmp_path: Path, client: str) -> None:
 
 async def test_bound_to_all_addresses_any_literal_address_is_known(tmp_path: Path) -> None:
     async with api(tmp_path, settings={"host": "0.0.0.0"}, key=STRONG_KEY) as a:
-        a.url = a.url.replace("0.0.0.0", "127.0.0.1")
+        a.spread([a.url.replace("0.0.0.0", "127.0.0.1")])
         for host, status in (
             ("192.168.7.7:8642", 200),
             ("[fe80::1]:8642", 200),

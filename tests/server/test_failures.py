@@ -144,7 +144,8 @@ async def test_a_failure_after_an_effect_is_not_repeated(
         body = {**ROUTES[path], "stream": stream}
         field = "input" if "input" in body else "messages"
         begun = {**body, field: [*body[field], {"role": "assistant", "content": "Half of"}]}
-        for sent in (body, dict(reversed(body.items())), begun):
+        other_way = {**body, "stream": not stream}
+        for sent in (body, dict(reversed(body.items())), begun, other_way):
             again = await a.post(path, sent)
             assert again.status == 424 and "no such model" in again.error["message"]
             assert again.headers["X-Should-Retry"] == "false"

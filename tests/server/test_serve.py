@@ -250,6 +250,18 @@ async def test_the_run_of_a_killed_server_goes_on_when_it_starts_again(
         assert sent[3]["content"].startswith("Read")
 
 
+async def test_text_that_a_client_has_seen_survives_a_kill(home: Home, provider: Provider) -> None:
+    """Killed as soon as the text is there: what is shown is on disk."""
+    provider.then = say("One ", "two ", "three.").hold(Gate(), after="text", n=2)
+    async with serve(home) as s, _stream_response(s, b"two") as response:
+        s.process.kill()
+        await s.wait()
+    async with serve(home) as s:
+        _, left = await s.call("GET", f"/v1/responses/{response}")
+        assert left["status"] == "incomplete"
+        assert left["output"][-1]["content"][0]["text"] == "One two "
+
+
 @asynccontextmanager
 async def _stream_response(s: ServeProcess, mark: bytes) -> AsyncIterator[str]:
     """The id of a response that is being streamed, once `mark` has arrived."""

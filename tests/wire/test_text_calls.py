@@ -56,6 +56,69 @@ FORMS: dict[str, tuple[str, list[Any]]] = {
         'Action: read_file\nAction Input: {"path": "a.txt"}\nObservation: nothing',
         READ,
     ),
+    "message of the API": (f'{{"tool_calls": [{{"type": "function", "function": {CALL}}}]}}', LS),
+    "glaive": (
+        """<functioncall> {"name": "read_file", "arguments": '{"path": "a.txt"}'}""",
+        READ,
+    ),
+    "mistral with arguments": ('[TOOL_CALLS]read_file[ARGS]{"path": "a.txt"}', READ),
+    "two of mistral": (
+        '[TOOL_CALLS]read_file[CALL_ID]abc[ARGS]{"path": "a.txt"}'
+        '[TOOL_CALLS]terminal[ARGS]{"command": "ls"}',
+        READ + LS,
+    ),
+    "deepseek in XML": (
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read_file">\n'
+        '<｜DSML｜parameter name="path" string="true">a.txt</｜DSML｜parameter>\n'
+        "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        READ,
+    ),
+    "functionary": ('>>>read_file\n{"path": "a.txt"}', READ),
+    "two of functionary": (
+        '>>>read_file\n{"path": "a.txt"}>>>terminal\n{"command": "ls"}',
+        READ + LS,
+    ),
+    "functionary with recipients": (
+        '<|from|>assistant\n<|recipient|>read_file\n<|content|>{"path": "a.txt"}<|stop|>',
+        READ,
+    ),
+    "kimi": (
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0"
+        '<|tool_call_argument_begin|>{"path": "a.txt"}<|tool_call_end|><|tool_calls_section_end|>',
+        READ,
+    ),
+    "glm": (
+        "<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a.txt</arg_value>\n</tool_call>",
+        READ,
+    ),
+    "internlm": (f"<|action_start|><|plugin|>{CALL}<|action_end|>", LS),
+    "harmony": (
+        "<|start|>assistant<|channel|>commentary to=functions.read_file <|constrain|>json"
+        '<|message|>{"path": "a.txt"}<|call|>',
+        READ,
+    ),
+    "harmony in another order": (
+        '<|start|>assistant to=functions.read_file<|channel|>commentary json<|message|>{"path": '
+        '"a.txt"}<|call|>',
+        READ,
+    ),
+    "named element": ('<tool name="read_file">{"path": "a.txt"}</tool>', READ),
+    "nemotron": (f"<TOOLCALL>[{CALL}]</TOOLCALL>", LS),
+    "function gemma": (
+        "<start_function_call>call:read_file{path:<escape>a.txt<escape>}<end_function_call>",
+        READ,
+    ),
+    "apertus": ('<|tools_prefix|>[{"read_file": {"path": "a.txt"}}]<|tools_suffix|>', READ),
+    "hunyuan": (
+        '<tool_calls>\n<tool_call>read_file\n```json\n{"path": "a.txt"}\n```\n</tool_call>\n'
+        "</tool_calls>",
+        READ,
+    ),
+    "command": (
+        'Action: ```json\n[\n    {\n        "tool_name": "terminal",\n        "parameters": '
+        '{"command": "ls"}\n    }\n]\n```',
+        LS,
+    ),
     "python": ('read_file(path="a.txt")', READ),
     "python by position": ('terminal("ls")', LS),
     "python list": ('[read_file(path="a.txt"), terminal(command="ls")]', READ + LS),
@@ -88,6 +151,11 @@ def test_words_after_an_object_on_a_line_of_their_own_are_kept() -> None:
     assert (text.split("\n"), found) == (["Sure.", "", "", "This lists the files."], LS)
 
 
+def test_an_object_in_a_list_over_several_lines_is_a_call() -> None:
+    _, found = parts(heard([f"I will look:\n[\n    {CALL}\n]"], "text"))
+    assert found == LS
+
+
 NOT_CALLS = (
     f"A call looks like this, for example:\n```json\n{CALL}\n```",
     f"The format is:\n{CALL}",
@@ -115,6 +183,14 @@ NOT_CALLS = (
     '{"colour": "red", "terminal": "green"}',
     '[{"name": "terminal", "price": 3}, {"name": "read_file", "price": 4}]',
     '{"name": "launch", "arguments": {"command": "ls"}}',
+    f"The model wrote <tool_call>{CALL}</tool_call> in its answer, which is wrong.",
+    f"Write `<tool_call>{CALL}</tool_call>` to list files.",
+    f"1. The client sends:\n\n    {CALL}\n\n2. The server answers.",
+    f"It sends:\n\n\t{CALL}\n",
+    f"> {CALL}\n\nis what the log says.",
+    ">>> read_file\nis what the log says.",
+    ">>>read_file is what the log says.",
+    "The token <|recipient|> names the tool, as in to=functions.read_file.",
 )
 
 

@@ -2,6 +2,11 @@
 
 from hermes.agent.turn import Agent, ModelClient, Turn
 from hermes.core.errors import Failure, Kind
+from hermes.llm.endpoints.model_facts import read_size
+
+_SMALL = 4.0
+"""Billions of parameters. Larger models write calls into text well enough, and can use more tools
+than a schema has room for."""
 
 
 async def probe_own_server(agent: Agent, turn: Turn) -> None:
@@ -22,22 +27,35 @@ async def learn_limit(turn: Turn, provider: ModelClient, failure: Failure) -> No
             await _ask_limits(turn, provider)
 
 
-def learn_calling(turn: Turn, provider: ModelClient, calling: str) -> None:
-    """Remember how the model called tools. A schema that it did not obey is not sent again."""
+async def learn_calling(turn: Turn, provider: ModelClient, calling: str) -> None:
+    """Remember how the model called tools. A small model that writes its calls into text is forced
+    into a schema from then on, as it seldom writes them right. A schema that it did not obey is not
+    sent again."""
     if not provider.endpoint.finds_calling:
         return
     known = turn.lessons_for(provider.target).quirks
     current = known.get("calling", provider.endpoint.quirks.calling)
     if not calling and current == "schema":
         calling = known["calling"] = "text"
+    elif calling == "text" and "calling" not in known and not provider.endpoint.learned_calling:
+        calling = known["calling"] = "schema" if await _is_small(turn, provider) else "text"
     if calling:
         turn.host.remember_calling(provider, calling)
+
+
+async def _is_small(turn: Turn, provider: ModelClient) -> bool:
+    """Whether the model's name or its endpoint says so. What nobody says is taken for large."""
+    size = read_size(provider.target.model) or turn.lessons_for(provider.target).parameters
+    if size is None:
+        size = await provider.listing.query_size()
+    return size is not None and size <= _SMALL
 
 
 async def _ask_limits(turn: Turn, provider: ModelClient) -> None:
     lessons = turn.lessons_for(provider.target)
     lessons.asked = True
     said = await provider.listing.query_facts()
+    lessons.parameters = said.parameters
     if said.context is not None:
         lessons.context = min(said.context, lessons.context or said.context)
         turn.host.remember_limits(provider, said.context, None)

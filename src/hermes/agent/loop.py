@@ -78,7 +78,8 @@ async def run_turn(
         await turn.record_state("interrupted")
         result = _build_result(turn, "interrupted", "Handed over.", HANDED_OVER)
     except StoreError as error:
-        result = _build_result(turn, "failed", limit_length(str(error)), "internal")
+        code = "unavailable" if error.code == "away" else "internal"
+        result = _build_result(turn, "failed", limit_length(str(error)), code)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None:

@@ -111,7 +111,7 @@ class _Step:
             message = self._settle_usage(answer, failure.kind.value if failure else "")
             if failure is None:
                 failure = _find_anomaly(message, answer)
-                learn_calling(turn, self.provider, answer.calling)
+                await learn_calling(turn, self.provider, answer.calling)
             if failure is not None and failure.kind is Kind.UNREADABLE_CALL:
                 done = await self._handle_unreadable_call(message, answer, failure)
                 if done is not None:

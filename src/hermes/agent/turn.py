@@ -100,6 +100,8 @@ class EndpointLessons(Struct):
     """The context window that an error stated."""
     asked: bool = False
     """Whether the endpoint was queried for the limits of its model."""
+    parameters: float | None = None
+    """Billions, as the endpoint says."""
 
 
 class AskModel(Protocol):
@@ -256,8 +258,8 @@ class Turn(Struct, kw_only=True):
 
 
 def find_window(agent: Agent, turn: Turn) -> int:
-    """The context window of the active model: the smallest that is configured, known or was stated
-    by an error."""
+    """The context window of the active model: as configured, else the smaller of what is known and
+    what an error stated."""
     return min(_known_windows(agent, turn), default=GUESSED_WINDOW)
 
 
@@ -268,5 +270,7 @@ def is_window_known(agent: Agent, turn: Turn) -> bool:
 
 def _known_windows(agent: Agent, turn: Turn) -> list[int]:
     provider = agent.providers[turn.active]
-    said = (provider.endpoint.context_length, turn.lessons_for(provider.target).context)
-    return [n for n in said if n]
+    known = provider.endpoint.context_length
+    if known and provider.endpoint.has_configured_context:
+        return [known]
+    return [n for n in (known, turn.lessons_for(provider.target).context) if n]

@@ -307,6 +307,7 @@ class AuxiliaryModels:
             endpoint,
             timeouts=_merge_timeouts(job, settings, endpoint.timeouts),
             context_length=settings.context_length or endpoint.context_length,
+            has_configured_context=bool(settings.context_length) or endpoint.has_configured_context,
         )
 
     def _get_cheaper(self, job: str, main: ModelClient) -> ModelEndpoint | None:
@@ -342,6 +343,7 @@ class AuxiliaryModels:
             found,
             timeouts=_merge_timeouts(job, schema.AuxiliarySection(), found.timeouts),
             context_length=known.context,
+            has_configured_context=False,
         )
 
 

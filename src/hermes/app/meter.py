@@ -1,7 +1,7 @@
 """Reserves every model call before it is made and settles it afterwards; enforces the budget."""
 
 import asyncio
-import secrets
+import random
 import time
 from collections.abc import Callable, Sequence
 
@@ -89,7 +89,7 @@ class Meter:
         endpoint, prices = client.endpoint, client.endpoint.facts.prices
         prompt, cached = estimate_prompt(request)
         draft = Entry(
-            id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
+            id=(int(now * 1e9) & ~0xFFFF) | random.getrandbits(16),
             day=time.strftime("%Y-%m-%d", time.localtime(now)),
             account=self._account,
             provider=client.target.provider,

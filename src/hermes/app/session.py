@@ -40,6 +40,7 @@ class Session:
         "_closed",
         "_cut",
         "_events",
+        "_has_ended",
         "_interrupted",
         "_personality",
         "_queue",
@@ -79,6 +80,8 @@ class Session:
         """What the loop has begun for it."""
         self._worker: asyncio.Task[None] | None = None
         self._interrupted = False
+        self._has_ended = False
+        """Whether the answer is complete; its turn may still have things to store."""
         """Whether the running turn was told to stop."""
         self._unread_guidance: list[str] = []
         """Guidance that the last turn had not read when it was interrupted."""
@@ -102,7 +105,9 @@ class Session:
     @property
     def is_steerable(self) -> bool:
         """Whether guidance is read by the running turn, or answered right after it."""
-        return self._turn is not None and not self._turn.done() and not self._interrupted
+        if self._turn is None or self._turn.done():
+            return False
+        return not (self._has_ended or self._interrupted)
 
     @property
     def is_starting(self) -> bool:
@@ -113,7 +118,7 @@ class Session:
         """The result of the turn that answers the message, or of the turn that it steers."""
         message = self._add_personality(clean_message(message))
         message = note_plan_mode(message, planning=self.options.plan)
-        if self._turn is not None and busy == "steer":
+        if self._turn is not None and not self._has_ended and busy == "steer":
             self.host.pending_steer.append(message.text)
             return asyncio.shield(self._turn)
         if busy == "interrupt":
@@ -270,13 +275,14 @@ class Session:
             is_opened = self.host.turn_count == 1
             tape.begin_turn(agent, turn, self.transcript, mode, is_opened=is_opened)
         result = await run_turn(agent, turn, message, recorded=mode == "again", cut=self._cut)
+        self._has_ended = True
         if tape is not None:
             await run_shielded(tape.end_turn(agent, result))
         return result
 
     async def _run_turn(self, message: Message | None) -> TurnResult:
         SESSION.set(self.id)
-        self._interrupted = False
+        self._interrupted = self._has_ended = False
         self._unread_guidance.clear()
         self._turn = asyncio.ensure_future(self._answer_message(message))
         try:

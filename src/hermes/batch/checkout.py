@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from hermes.core.errors import ConfigError
@@ -65,9 +66,19 @@ def take_patch(folder: Path, commit: str) -> str:
     """What was changed since the commit, new, deleted and binary files included. Nothing that was
     done to the repository inside the folder takes effect here."""
     where = ("--git-dir", str(_pristine_copy(folder)), "--work-tree", str(folder))
-    _run_git(*where, "add", "-A")
+    try:
+        _run_git(*where, "add", "-A")
+    except ConfigError:  # such as a repository without a commit in a folder: the rest is added
+        with suppress(ConfigError):
+            _run_git(*where, "add", "-A", "--ignore-errors")
     options = ("--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color")
-    return _run_git(*where, "diff", *options, commit)
+    try:
+        return _run_git_bytes(*where, "diff", *options, commit).decode()
+    except UnicodeDecodeError:  # text in another encoding: JSON can only carry it as binary
+        attributes = _pristine_copy(folder) / "info" / "attributes"
+        attributes.parent.mkdir(exist_ok=True)
+        attributes.write_text("* -diff\n", encoding="utf-8")
+        return _run_git(*where, "diff", *options, commit)
 
 
 def remove_checkout(folder: Path) -> None:
@@ -87,6 +98,10 @@ def _pristine_copy(folder: Path) -> Path:
 
 
 def _run_git(*words: str) -> str:
+    return _run_git_bytes(*words).decode("utf-8", "replace")
+
+
+def _run_git_bytes(*words: str) -> bytes:
     env = {
         "PATH": os.defpath,
         "HOME": os.devnull,
@@ -112,4 +127,4 @@ def _run_git(*words: str) -> str:
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         raise ConfigError(f"git failed: {said[-1] if said else 'no answer'}") from None
-    return done.stdout.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode()
+    return done.stdout

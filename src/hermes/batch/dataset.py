@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +14,8 @@ from hermes.batch.image_files import is_image_name
 from hermes.core.errors import ConfigError
 from hermes.core.message import Message, Text, user_message
 
+CheckToolsets: TypeAlias = Callable[[Sequence[str]], object]
+"""Raises ConfigError for toolsets that there are not."""
 _MAX_SHOWN = 20
 _TEXT_ROLES = ("system", "user", "assistant")
 
@@ -81,7 +84,13 @@ class _BadLine(Exception):
     """What is wrong with a line."""
 
 
-def read_dataset(file: Path, *, limit: int | None = None, skip_bad: bool = False) -> Dataset:
+def read_dataset(
+    file: Path,
+    *,
+    limit: int | None = None,
+    skip_bad: bool = False,
+    check_toolsets: CheckToolsets | None = None,
+) -> Dataset:
     """The items of a file. ConfigError names each bad line, unless `skip_bad` leaves them out."""
     try:
         data = file.read_bytes()
@@ -102,7 +111,9 @@ def read_dataset(file: Path, *, limit: int | None = None, skip_bad: bool = False
             item = _build_item(decoder.decode(line), len(items), number, file.parent)
             if item.id in seen:
                 raise _BadLine(f'the id "{item.id}" is that of line {seen[item.id]} too')
-        except (msgspec.DecodeError, UnicodeDecodeError, _BadLine) as error:
+            if item.toolsets is not None and check_toolsets is not None:
+                check_toolsets(item.toolsets)
+        except (msgspec.DecodeError, UnicodeDecodeError, _BadLine, ConfigError) as error:
             problems.append(f"line {number}: {error}")
             continue
         seen[item.id] = number

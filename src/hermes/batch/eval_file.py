@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from hermes.batch.dataset import CheckToolsets
 from hermes.core.errors import ConfigError
 
 
@@ -83,7 +84,7 @@ class EvalFile(_Strict, frozen=True):
     defaults: Defaults = Defaults()
 
 
-def read_eval_file(file: Path) -> EvalFile:
+def read_eval_file(file: Path, check_toolsets: CheckToolsets) -> EvalFile:
     """The cases of a file. ConfigError names the line of what is wrong."""
     import yaml
 
@@ -101,19 +102,23 @@ def read_eval_file(file: Path) -> EvalFile:
         raise ConfigError(f"{file}{line}: {problem}. Nothing was run.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("cases"), list) or not raw["cases"]:
         raise ConfigError(f"{file}, line 1: it needs `cases`, a list. Nothing was run.")
-    lines = _find_case_lines(text)
+    keys, lines = _find_lines(text)
+    if unknown := sorted(map(str, set(raw) - {"cases", "defaults"})):
+        where = f"{file}, line {keys.get(unknown[0], 1)}"
+        raise ConfigError(f"{where}: unknown key {unknown[0]}. Nothing was run.")
     try:
         defaults = msgspec.convert(raw.get("defaults") or {}, Defaults)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{file}, defaults: {error}. Nothing was run.") from None
-    if unknown := set(raw) - {"cases", "defaults"}:
-        raise ConfigError(f"{file}: unknown key {sorted(unknown)[0]}. Nothing was run.")
+        check_toolsets(defaults.toolsets or ())
+    except (msgspec.ValidationError, ConfigError) as error:
+        where = f"{file}, line {keys.get('defaults', 1)}"
+        raise ConfigError(f"{where}: {error}. Nothing was run.") from None
     cases: list[EvalCase] = []
     for index, row in enumerate(raw["cases"]):
         where = f"{file}, line {lines[index] if index < len(lines) else '?'}"
         try:
             cases.append(_check_case(msgspec.convert(row, EvalCase), cases))
-        except (msgspec.ValidationError, ValueError, re.error) as error:
+            check_toolsets(cases[-1].toolsets or ())
+        except (msgspec.ValidationError, ValueError, re.error, ConfigError) as error:
             raise ConfigError(f"{where}: {error}. Nothing was run.") from None
     return EvalFile(tuple(cases), defaults)
 
@@ -139,12 +144,15 @@ def _check_case(case: EvalCase, before: list[EvalCase]) -> EvalCase:
     return case
 
 
-def _find_case_lines(text: str) -> list[int]:
-    """The line on which each case begins."""
+def _find_lines(text: str) -> tuple[dict[str, int], list[int]]:
+    """The lines on which the keys of the file and the cases begin."""
     import yaml
 
     root = yaml.compose(text, Loader=yaml.SafeLoader)
+    keys: dict[str, int] = {}
+    cases: list[int] = []
     for key, value in getattr(root, "value", ()):
+        keys[str(key.value)] = key.start_mark.line + 1
         if key.value == "cases" and isinstance(value.value, list):
-            return [node.start_mark.line + 1 for node in value.value]
-    return []
+            cases = [node.start_mark.line + 1 for node in value.value]
+    return keys, cases

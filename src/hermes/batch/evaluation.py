@@ -130,7 +130,8 @@ async def run_evaluation(
     finally:
         await store.close()
     results = tuple(
-        runner.results.get(id) or CaseResult(case.name, model, number, False, ("budget",))
+        runner.results.get(id)
+        or CaseResult(case.name, model or runner.usual_model, number, False, ("budget",))
         for id, (case, model, number) in plan.items()
     )
     cost = sum(row.cost for row in rows)
@@ -165,14 +166,20 @@ def _list_rates(results: Sequence[CaseResult]) -> list[Rate]:
 class CaseRunner(ItemRunner):
     """A runner that checks what was expected while the workspace is still there."""
 
+    needs_folders = True
+
     def __init__(self, setup: Setup, settings: RunSettings, store: Store, place: Path) -> None:
         super().__init__(setup, settings, store, place)
         self.plan: dict[str, tuple[EvalCase, str, int]] = {}
         self.results: dict[str, CaseResult] = {}
+        self.usual_model = setup.config.model.default
+        """The name of the model that answers where none was chosen."""
 
     async def answer_item(self, session: Session, item: BatchItem) -> TurnResult:
         began = time.monotonic()
         case, model, number = self.plan[item.id]
+        if not model and session.agent.providers:
+            model = self.usual_model = session.agent.providers[0].target.model
         result = await super().answer_item(session, item)
         messages = list(result.messages)
         cost = result.usage.cost
@@ -214,7 +221,7 @@ class CaseRunner(ItemRunner):
             case, model, number = self.plan[record.id]
             failed = (record.error.code,)
             self.results[record.id] = CaseResult(
-                case.name, model, number, False, failed, record.error.message
+                case.name, model or self.usual_model, number, False, failed, record.error.message
             )
 
     async def _run_confined(self, session: Session, command: str) -> int | None:

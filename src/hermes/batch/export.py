@@ -10,6 +10,7 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
+import hermes.app  # noqa: F401 - names the tools of other packages
 from hermes.batch.dataset import BatchItem
 from hermes.batch.results import ConversationCounts, ItemError, ItemRecord, Results
 from hermes.batch.run_folder import RunFolder, RunSettings

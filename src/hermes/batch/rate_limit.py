@@ -12,6 +12,8 @@ from msgspec import Struct
 _BYTES_PER_TOKEN = 4
 _MARGIN = 1.03
 """Requests start so much further apart: on their way to the provider some catch up with others."""
+_SLACK = 0.25
+"""A start that comes so many seconds late does not delay those after it."""
 
 
 class CallLimit(Protocol):
@@ -43,7 +45,9 @@ class Rates(Struct, frozen=True):
 
     def take_start(self, due: NextStart, now: float, size: int) -> float:
         """The time at which a request of `size` bytes may start; the next one is later."""
-        start = max(now, due.by_requests, due.by_tokens)
+        start = max(due.by_requests, due.by_tokens)
+        if start < now - _SLACK:
+            start = now
         due.by_requests = start + self.request
         due.by_tokens = start + self.token * (size / _BYTES_PER_TOKEN)
         return start
@@ -54,7 +58,8 @@ class Rates(Struct, frozen=True):
 
 class RateLimit:
     """The limit of one process. Requests start at even intervals; tokens are estimated from the
-    size of the request, and what an answer used is added when it is known."""
+    size of the request, and what an answer used is added when it is known. Only the next call has
+    its start: one that is given up leaves none unused."""
 
     def __init__(
         self,
@@ -67,12 +72,14 @@ class RateLimit:
         self._due = NextStart()
         self._clock = clock
         self._sleep = sleep
+        self._turn = asyncio.Lock()
 
     async def admit(self, size: int) -> None:
-        now = self._clock()
-        start = self._rates.take_start(self._due, now, size)
-        if start > now:
-            await self._sleep(start - now)
+        async with self._turn:
+            now = self._clock()
+            start = self._rates.take_start(self._due, now, size)
+            if start > now:
+                await self._sleep(start - now)
 
     def charge(self, tokens: int) -> None:
         self._rates.charge(self._due, self._clock(), tokens)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -11,15 +12,23 @@ from msgspec import Struct
 
 from hermes.batch.dataset import BatchItem
 from hermes.batch.run_folder import RunSettings
-from hermes.batch.trajectories import DeclaredTools, ToolCounts, Trajectory, count_calls
+from hermes.batch.trajectories import (
+    DeclaredTools,
+    ToolCounts,
+    Trajectory,
+    count_calls,
+    describe_tools,
+)
 from hermes.core.ledger import UsageRow
 from hermes.core.message import Message
+from hermes.core.provider import ToolSpec
 from hermes.core.store import SessionMeta, Store
 
 ItemState: TypeAlias = Literal["done", "partial", "failed", "filtered"]
 RECORD_KIND = "batch_item"
-_TOOLS_KIND, _TRIES_KIND = "batch_tools", "batch_try"
+_TOOLS_KIND = "batch_tools"
 SOURCE = "batch"
+_ALL = 1_000_000_000
 
 
 class ItemError(Struct, frozen=True):
@@ -70,6 +79,8 @@ class Results:
         self._store = store
         self._name = name
         self._known_tools: set[str] = set()
+        self._last_specs: Sequence[ToolSpec] = ()
+        self._last_digest = ""
 
     def make_key(self, id: str) -> str:
         """The name of an item, or of something else of the run, among those of all runs."""
@@ -84,25 +95,24 @@ class Results:
         id = self.make_key(item.id)
         return await self._store.objects.get(RECORD_KIND, id, owner=self._name) is not None
 
-    async def note_attempt(self, session_id: str, item: BatchItem) -> None:
-        """Before anything is spent on it: what is abandoned must be counted."""
-        body = item.id.encode()
-        await self._store.objects.put(_TRIES_KIND, session_id, body, owner=self._name)
-
     async def record_end(self, record: ItemRecord) -> None:
         body = msgspec.json.encode(record)
         id = self.make_key(record.id)
         await self._store.objects.put(RECORD_KIND, id, body, owner=self._name)
 
-    async def forget_end(self, id: str) -> None:
-        """The item is to be done again."""
-        await self._store.objects.remove(RECORD_KIND, self.make_key(id), owner=self._name)
-
-    async def store_tools(self, digest: str, body: bytes) -> None:
+    async def store_tools(self, specs: Sequence[ToolSpec]) -> str:
+        """Store what a conversation declared; returns its digest. Conversations share most of the
+        time one tuple of specs."""
+        if self._last_digest and specs is self._last_specs:
+            return self._last_digest
+        body = msgspec.json.encode(describe_tools(specs))
+        digest = hashlib.sha256(body).hexdigest()[:16]
         if digest not in self._known_tools:
             id = self.make_key(digest)
             await self._store.objects.add(_TOOLS_KIND, id, body, owner=self._name)
             self._known_tools.add(digest)
+        self._last_specs, self._last_digest = specs, digest
+        return digest
 
     async def list_trajectories(
         self, items: Mapping[str, BatchItem], records: Mapping[str, ItemRecord]
@@ -163,6 +173,15 @@ class Results:
             counts.add_conversation(found)
         return counts
 
+    async def _list_attempts(self) -> list[tuple[str, float]]:
+        """The item and the time of every conversation that was begun; it is stored before anything
+        is spent on it."""
+        key = self.make_key("")
+        found = await self._store.sessions.list_recent(limit=_ALL, source=SOURCE)
+        return [
+            (meta.key.removeprefix(key), meta.created) for meta in found if meta.key.startswith(key)
+        ]
+
     async def compute_statistics(
         self,
         settings: RunSettings,
@@ -173,13 +192,11 @@ class Results:
         """Totals over all attempts; tools, reasoning and latency of those that count.
         `running_since`: when the process that works on the run began; None: there is none."""
         tools = counts.tools
-        tries = await self._store.objects.list_all(_TRIES_KIND, owner=self._name)
+        tries = await self._list_attempts()
         running = {
-            found.body
-            for found in tries
-            if running_since is not None
-            and found.created >= running_since
-            and found.body.decode() not in records
+            id
+            for id, began in tries
+            if running_since is not None and began >= running_since and id not in records
         }
         abandoned = len(tries) - sum(bool(r.session) for r in records.values()) - len(running)
         rows = await self._store.ledger.sum_calls("job", 0.0)

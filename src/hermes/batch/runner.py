@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct, structs
 
 from hermes.app.agents import Options
@@ -24,20 +24,27 @@ from hermes.batch.image_files import TESTBED
 from hermes.batch.rate_limit import CallLimit, RateLimit, Rates
 from hermes.batch.results import SOURCE, ItemError, ItemRecord, ItemState, Results
 from hermes.batch.run_folder import RunSettings
-from hermes.batch.trajectories import describe_tools
-from hermes.batch.workspace import prepare_workspace, remove_workspace
+from hermes.batch.workspace import (
+    is_workspace_free,
+    make_empty_workspace,
+    prepare_workspace,
+    remove_workspace,
+)
 from hermes.config.env import build_child_env
 from hermes.config.load import Setup
-from hermes.core.errors import ConfigError, HermesError
+from hermes.config.schema import BudgetSection
+from hermes.core.errors import ConfigError, HermesError, StoreError
 from hermes.core.events import TurnResult
 from hermes.core.ledger import Account
 from hermes.core.message import Message, user_message
 from hermes.core.store import Store
 from hermes.llm.endpoints.endpoint import ModelChoice
-from hermes.tools.registry import list_toolset_words
+from hermes.tools.registry import list_toolset_words, select_tools
 
 _FINAL_CODES = frozenset("auth billing budget config model_not_found timeout".split())
 """Failures that another attempt would meet again."""
+_ITEM_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("item_limit", default=None)
+"""How long the item of this task may take."""
 _STATES: Mapping[str, ItemState] = {"completed": "done", "partial": "partial"}
 
 
@@ -58,6 +65,8 @@ class ItemRunner:
 
     needs_model = True
     """Whether sessions need a model that can be called."""
+    needs_folders = False
+    """Whether every item has a folder of its own, also one whose tools have no use for it."""
 
     def __init__(
         self,
@@ -76,6 +85,8 @@ class ItemRunner:
         self._results = Results(store, settings.name)
         self._prefill = read_prefill(Path(settings.prefill)) if settings.prefill else ()
         self._limit = self.make_limit()
+        self._selections: dict[tuple[str, ...] | None, frozenset[str] | None] = {}
+        """The names of the tools that toolsets select; None: not known."""
         self._client_env = build_child_env(setup.secrets)
         self._runtime: Runtime | None = None
         self._opening = asyncio.Lock()
@@ -85,12 +96,18 @@ class ItemRunner:
         """Set: no further item is taken."""
 
     async def run_items(self, items: Sequence[BatchItem]) -> None:
-        """Answer the items, so many at a time as the settings say."""
+        """Answer the items, so many at a time as the settings say. StoreError when the end of one
+        cannot be noted."""
         self.progress.total = len(items)
         queue = iter(items)
-        async with self._stack, asyncio.TaskGroup() as group:
-            for _ in range(min(self._settings.concurrency, len(items))):
-                group.create_task(self._work_through(queue))
+        try:
+            async with self._stack, asyncio.TaskGroup() as group:
+                for _ in range(min(self._settings.concurrency, len(items))):
+                    group.create_task(self._work_through(queue))
+        except ExceptionGroup as errors:
+            if (found := errors.subgroup(StoreError)) is None:
+                raise
+            raise _find_first(found) from None
 
     async def _work_through(self, queue: Iterable[BatchItem]) -> None:
         for item in queue:
@@ -104,6 +121,8 @@ class ItemRunner:
     async def _run_item(self, item: BatchItem) -> None:
         attempt = 0
         while (record := await self._try_item(item, attempt)) is not None:
+            if record.error is not None and record.error.code == "internal":
+                self._check_store()
             is_final = record.error is None or record.error.code in _FINAL_CODES
             if record.state != "failed" or is_final or attempt == self._settings.retries:
                 break
@@ -113,6 +132,11 @@ class ItemRunner:
             self.stopping.set()
             return
         await self.record_item(record)
+
+    def _check_store(self) -> None:
+        """StoreError when it was the store that failed: no item is to blame for a full disk."""
+        if (problem := self._store.maintenance.find_problem()) is not None:
+            raise problem
 
     async def record_item(self, record: ItemRecord) -> None:
         """Note how the item ended; from here on it is not done again."""
@@ -127,14 +151,11 @@ class ItemRunner:
         began = time.monotonic()
         toolsets = self._choose_toolsets(item)
         try:
-            cwd = await asyncio.to_thread(
-                prepare_workspace, self._place, item, attempt, self._client_env
-            )
+            cwd = await self._prepare_workspace(item, attempt, toolsets)
             async with (
                 self._provide_runtime(item) as runtime,
                 self._open_session(runtime, item, toolsets, cwd) as session,
             ):
-                await self._results.note_attempt(session.id, item)
                 result = await self.answer_item(session, item)
                 if result.error_code == "budget" and not await self._is_item_cap(item):
                     return None
@@ -146,7 +167,36 @@ class ItemRunner:
             text = f"The workspace could not be made: {error.strerror}."
             return self._describe_failure(item, "workspace", text, began)
         finally:
-            await asyncio.to_thread(remove_workspace, self._place, item, attempt)
+            if not self._shares_folder(item, toolsets):
+                await asyncio.to_thread(remove_workspace, self._place, item, attempt)
+
+    async def _prepare_workspace(
+        self, item: BatchItem, attempt: int, toolsets: tuple[str, ...] | None
+    ) -> Path:
+        """A folder of its own, unless nothing could ever be in it."""
+        if self._shares_folder(item, toolsets):
+            return self._empty_folder
+        return await asyncio.to_thread(
+            prepare_workspace, self._place, item, attempt, self._client_env
+        )
+
+    @cached_property
+    def _empty_folder(self) -> Path:
+        return make_empty_workspace(self._place)
+
+    def _shares_folder(self, item: BatchItem, toolsets: tuple[str, ...] | None) -> bool:
+        config = self.setup.config
+        if self.needs_folders or config.plugins.enabled or config.mcp_servers:
+            return False
+        if toolsets not in self._selections:
+            try:
+                found = select_tools(toolsets, platform=SOURCE, settings=config.tools)
+            except ConfigError:  # it ends the item
+                self._selections[toolsets] = None
+            else:
+                self._selections[toolsets] = frozenset(found)
+        tools = self._selections[toolsets]
+        return tools is not None and is_workspace_free(item, tools)
 
     async def answer_item(self, session: Session, item: BatchItem) -> TurnResult:
         """Put the item's prompt to the model."""
@@ -154,8 +204,12 @@ class ItemRunner:
 
     async def submit_prompt(self, session: Session, message: Message) -> TurnResult:
         try:
-            async with asyncio.timeout(self._settings.item_seconds):
-                result = await session.submit(message)
+            async with asyncio.timeout(self._settings.item_seconds) as limit:
+                token = _ITEM_LIMIT.set(limit)
+                try:
+                    result = await session.submit(message)
+                finally:
+                    _ITEM_LIMIT.reset(token)
         except TimeoutError:
             text = f"The item took longer than {self._settings.item_seconds:g} s."
             return TurnResult("failed", error=text, error_code="timeout")
@@ -166,15 +220,22 @@ class ItemRunner:
         return result
 
     async def _is_item_cap(self, item: BatchItem) -> bool:
-        """Whether it was the item's own cap that stopped it, not that of the run."""
+        """Whether it was the item's own cap that stopped it, not one of the run or of the day."""
         if self._settings.item_usd is None:
             return False
-        if self._settings.max_usd is None:
-            return True
         rows = await self._store.ledger.sum_calls("user", 0.0)
         spent = sum(row.cost for row in rows if row.key == self._results.make_key(item.id))
-        total = sum(row.cost for row in rows if row.key.startswith(self._results.make_key("")))
-        return self._settings.item_usd - spent < self._settings.max_usd - total
+        left = self._settings.item_usd - spent
+        if (limit := self._settings.max_usd) is not None:
+            key = self._results.make_key("")
+            total = sum(row.cost for row in rows if row.key.startswith(key))
+            if limit - total <= left:
+                return False
+        if (limit := self.setup.config.budget.daily_usd) is not None:
+            midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0)
+            today = await self._store.ledger.sum_calls("user", midnight.timestamp())
+            return limit - sum(row.cost for row in today) > left
+        return True
 
     async def _describe_end(
         self,
@@ -189,9 +250,7 @@ class ItemRunner:
             answers = [m for m in result.messages if m.role == "assistant"]
             if not any(m.thinking.strip() for m in answers):
                 state = "filtered"
-        tools = msgspec.json.encode(describe_tools(session.agent.specs))
-        digest = hashlib.sha256(tools).hexdigest()[:16]
-        await self._results.store_tools(digest, tools)
+        digest = await self._results.store_tools(session.agent.specs)
         patch = ""
         if item.commit:
             folder = session.host.workspace.cwd
@@ -199,7 +258,12 @@ class ItemRunner:
         error = None
         if state in ("failed", "partial"):
             code = result.error_code or result.status
-            error = ItemError(code, result.error or "The turn did not end.")
+            text = result.error or "The turn did not end."
+            if code == "budget":  # of the item: that of the run ends no item
+                text = (
+                    f"The cap of the item, ${self._settings.item_usd:g} (--item-usd), is reached."
+                )
+            error = ItemError(code, text)
         return ItemRecord(
             item.id,
             state,
@@ -246,9 +310,7 @@ class ItemRunner:
         host = session.host
         key = self._results.make_key(item.id)
         host.account = Account(session.id, f"batch:{settings.name}", key, settings.name, SOURCE)
-        host.budget = structs.replace(
-            host.budget, session_usd=settings.max_usd, user_usd=settings.item_usd
-        )
+        host.budget = limit_run(host.budget, settings)
         try:
             await self.prepare_session(session)
             yield session
@@ -298,7 +360,25 @@ class ItemRunner:
     def prepare_runtime(self, runtime: Runtime) -> None:
         """Called with every runtime before it is used."""
         if self._limit is not None:
-            runtime.transport.before_send = self._limit.admit
+            runtime.transport.before_call = self._admit_call
+
+    async def _admit_call(self, size: int) -> None:
+        """Wait until a call may start. The time of the item does not run meanwhile."""
+        assert self._limit is not None
+        limit = _ITEM_LIMIT.get()
+        due = limit.when() if limit is not None else None
+        if limit is None or due is None:
+            await self._limit.admit(size)
+            return
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with suppress(RuntimeError):  # the item has ended; something of it goes on
+            limit.reschedule(None)
+        try:
+            await self._limit.admit(size)
+        finally:
+            with suppress(RuntimeError):
+                limit.reschedule(due + loop.time() - began)
 
     def make_limit(self) -> CallLimit | None:
         """The limit of the model calls of this process, which gets its share."""
@@ -306,6 +386,11 @@ class ItemRunner:
         if rpm is None and tpm is None:
             return None
         return RateLimit(Rates.per_minute((rpm or 0) / count, (tpm or 0) / count))
+
+
+def _find_first(group: ExceptionGroup[StoreError]) -> StoreError:
+    first = group.exceptions[0]
+    return _find_first(first) if isinstance(first, ExceptionGroup) else first
 
 
 def confine_setup(setup: Setup) -> Setup:
@@ -317,6 +402,20 @@ def confine_setup(setup: Setup) -> Setup:
     skills = structs.replace(config.skills, index_bytes=0)
     config = structs.replace(config, sandbox=sandbox, memory=memory, skills=skills)
     return structs.replace(setup, config=config)
+
+
+def limit_run(budget: BudgetSection, settings: RunSettings) -> BudgetSection:
+    """The caps of a run and of its items; of those configured only the ones of a day hold: a run is
+    neither a conversation nor a person."""
+    return structs.replace(
+        budget,
+        session_usd=settings.max_usd,
+        user_usd=settings.item_usd,
+        job_usd=None,
+        session_tokens=None,
+        user_tokens=None,
+        job_tokens=None,
+    )
 
 
 def use_container(setup: Setup, image: str, mirror: str = "") -> Setup:

@@ -46,8 +46,11 @@ FindStart: TypeAlias = Callable[[SweTask], TaskStart]
 """Raises ValueError when there is none."""
 
 
-def read_tasks(file: Path, find_start: FindStart, *, limit: int | None = None) -> Dataset:
-    """The tasks as items. ConfigError names each line that is no task or has no repository."""
+def read_tasks(
+    file: Path, find_start: FindStart, *, limit: int | None = None, skip_bad: bool = False
+) -> Dataset:
+    """The tasks as items. ConfigError names each line that is no task or has no repository, unless
+    `skip_bad` leaves them out."""
     try:
         lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines()
     except OSError as error:
@@ -56,6 +59,7 @@ def read_tasks(file: Path, find_start: FindStart, *, limit: int | None = None) -
         ) from None
     items: list[BatchItem] = []
     problems: list[str] = []
+    seen: dict[str, int] = {}
     decoder = msgspec.json.Decoder(SweTask)
     for number, line in enumerate(lines, 1):
         if limit is not None and len(items) >= limit:
@@ -64,16 +68,19 @@ def read_tasks(file: Path, find_start: FindStart, *, limit: int | None = None) -
             continue
         try:
             task = decoder.decode(line)
-            if any(item.id == task.instance_id for item in items):
-                raise ValueError(f"the id {task.instance_id} is there twice")
+            if task.instance_id in seen:
+                other = seen[task.instance_id]
+                raise ValueError(f'the id "{task.instance_id}" is that of line {other} too')
             items.append(_build_item(task, find_start(task), len(items)))
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
             problems.append(f"line {number}: {error}")
-    if problems:
+            continue
+        seen[items[-1].id] = number
+    if problems and not skip_bad:
         raise ConfigError(f"{file}: {'; '.join(problems[:20])}. Nothing was started.")
     if not items:
         raise ConfigError(f"{file} has no tasks. Nothing was started.")
-    return Dataset(tuple(items))
+    return Dataset(tuple(items), len(problems))
 
 
 def find_local(repos: Path) -> FindStart:

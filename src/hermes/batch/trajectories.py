@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hermes.core.message import Message, Thinking, ToolReturn
+from hermes.core.message import Message, Text, Thinking, ToolReturn
 from hermes.core.provider import ToolSpec
+from hermes.tools.registry import list_tool_names
 
 Format: TypeAlias = Literal["hermes", "openai", "sharegpt", "raw", "parquet"]
 FORMATS: tuple[Format, ...] = ("hermes", "openai", "sharegpt", "raw", "parquet")
@@ -80,12 +81,24 @@ def count_calls(messages: Iterable[Message]) -> dict[str, ToolCounts]:
             names[call.id] = call.name
             counts.setdefault(call.name, ToolCounts()).count += 1
         for result in _list_returns(message):
-            found = counts.setdefault(names.get(result.call_id, result.name), ToolCounts())
-            if result.error:
+            name = names.get(result.call_id, result.name)
+            found = counts.setdefault(name, ToolCounts())
+            if result.error or (name not in list_tool_names() and _tells_failure(result.text)):
                 found.failure += 1
             else:
                 found.success += 1
     return counts
+
+
+def _tells_failure(text: str) -> bool:
+    """Whether the text of a tool of somebody else says that it failed, as the original reads it."""
+    if not text.lstrip().startswith("{"):
+        return text.lstrip().lower().startswith("error:")
+    try:
+        row = json.loads(text)
+    except ValueError:
+        return False
+    return row.get("error") is not None or row.get("success") is False
 
 
 def format_trajectory(found: Trajectory, form: Format, tool_names: Collection[str]) -> bytes:
@@ -156,9 +169,11 @@ def _list_turns(messages: Sequence[Message]) -> Iterable[dict[str, str]]:
 
 
 def _join_thinking(message: Message) -> str:
-    """The reasoning; where it stood in tags of the text, without the white space at its ends."""
+    """The reasoning; only where the provider returned none, what stood in tags of the text, without
+    the white space at its ends."""
     found = [part for part in message.parts if isinstance(part, Thinking) and part.text]
-    return "\n".join(part.text if part.extra else part.text.strip() for part in found)
+    own = [part.text for part in found if part.extra]
+    return "\n".join(own or [part.text.strip() for part in found])
 
 
 def _write_tool_turn(results: Sequence[ToolReturn], guidance: str) -> dict[str, str]:
@@ -182,7 +197,8 @@ def _write_answer(message: Message) -> str:
 
 
 def _write_response(found: ToolReturn, guidance: str = "") -> str:
-    content: Any = (found.text or _NO_TEXT * bool(found.content)) + guidance
+    is_picture = any(not isinstance(part, Text) for part in found.content)
+    content: Any = (found.text or _NO_TEXT * is_picture) + guidance
     if content.strip().startswith(("{", "[")):
         with suppress(ValueError):
             content = json.loads(content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from hermes.batch.image_files import copy_testbed
 from hermes.core.errors import ConfigError
 
 _PREFIX = "hermes-batch-"
-_OWNER_FILE = ".owner"
+_WITHOUT_FILES = frozenset({"clarify", "todo", "web_search"})
+"""Tools that neither read nor write files."""
 
 
 @contextmanager
@@ -41,11 +42,24 @@ def _is_alive(pid: str) -> bool:
     return pid.isdigit() and Path("/proc", pid).exists()
 
 
+def is_workspace_free(item: BatchItem, tools: Collection[str]) -> bool:
+    """Whether neither the item nor any of these tools has to do with files."""
+    begins_empty = not (item.commit or item.workspace or item.files or item.cwd)
+    return begins_empty and all(name in _WITHOUT_FILES for name in tools)
+
+
+def make_empty_workspace(place: Path) -> Path:
+    """The folder of all items that have nothing to do with files: nothing is ever in it."""
+    folder = place / "empty"
+    folder.mkdir(mode=0o500, exist_ok=True)
+    return folder
+
+
 def prepare_workspace(
     place: Path, item: BatchItem, attempt: int, client_env: Mapping[str, str]
 ) -> Path:
     """The folder in which the item's conversation begins. `client_env`: of the docker program."""
-    folder = place / f"{item.number}-{attempt}"
+    folder = _name_folder(place, item, attempt)
     if item.repository:
         check_out(item.repository, item.commit, folder)
     elif item.commit:
@@ -73,6 +87,10 @@ def _find_inside(folder: Path, path: str) -> Path:
 
 
 def remove_workspace(place: Path, item: BatchItem, attempt: int) -> None:
-    folder = place / f"{item.number}-{attempt}"
+    folder = _name_folder(place, item, attempt)
     shutil.rmtree(folder, ignore_errors=True)
     remove_checkout(folder)
+
+
+def _name_folder(place: Path, item: BatchItem, attempt: int) -> Path:
+    return place / f"{item.number}-{attempt}"

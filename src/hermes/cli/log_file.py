@@ -13,8 +13,14 @@ from hermes.core.redaction.log_context import SESSION
 from hermes.core.redaction.redactor import Redactor
 
 MAX_BYTES = 4 << 20
-_INFO_LOGGERS = ("hermes.agent.compression", "hermes.llm.auth.key_pool", "hermes.llm.auth.oauth")
-"""Whose ordinary events are logged too: compressions, and changes of keys and logins."""
+_INFO_LOGGERS = (
+    "hermes.agent.compression",
+    "hermes.llm.auth.key_pool",
+    "hermes.llm.auth.oauth",
+    "hermes.llm.endpoints.learned_limits",
+)
+"""Whose ordinary events are logged too: compressions, changes of keys and logins, and of what
+sessions get as their context."""
 
 
 def start_logging(home: Path, secrets: Iterable[str]) -> None:

@@ -96,6 +96,8 @@ class OneShot:
                 await self._show_result(session, result)
                 if farewell := runtime.background_commands.describe_leftovers():
                     self._progress.print_line(f"! {farewell}")
+                await session.wait_until_idle()  # hooks and the memory provider hear of the turn
+                await session.close()
         except asyncio.CancelledError:
             if not self._signals.received or self._session is not None:
                 raise
@@ -105,7 +107,7 @@ class OneShot:
 
     async def _open_session(self, runtime: Runtime, folder: Path, *, needs_model: bool) -> Session:
         resumed = await find_resumed_session(runtime.store, self._args, folder)
-        options = make_options(self._args)
+        options = make_options(self._args, runtime)
         resume = resumed.id if resumed else ""
         if resumed is not None and not has_folder(resumed):
             raise ConfigError(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,11 @@ def read_source(home: Path) -> bytes | None:
         return None
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def hash_source(source: bytes) -> str:
+    """The version of config.yaml: another one with any other bytes."""
+    return sha256(source).hexdigest()[:16]
 
 
 def read_config(home: Path) -> Config:

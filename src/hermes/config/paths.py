@@ -61,6 +61,10 @@ def log_file(home: Path) -> Path:
     return home / "logs" / "hermes.log"
 
 
+def gateway_state_file(home: Path) -> Path:
+    return home / "gateway_state.json"
+
+
 def cache_folder(home: Path) -> Path:
     return home / "cache"
 

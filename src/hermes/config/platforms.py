@@ -67,7 +67,9 @@ def read_platform(name: str, kind: type[S], config: Config, secrets: Secrets) ->
     try:
         settings = msgspec.convert(raw, kind)
     except msgspec.ValidationError:
-        raise ConfigError(f"config.yaml: {_find_problem(name, raw, kind)}.") from None
+        problem = _find_problem(name, raw, kind)
+        end = "" if problem.endswith("?") else "."
+        raise ConfigError(f"config.yaml: {problem}{end}") from None
     return structs.replace(settings, **_normalise_ids(settings, _read_variables(name, secrets)))
 
 

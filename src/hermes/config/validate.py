@@ -313,6 +313,8 @@ def _describe_type(kind: Any) -> str:
             return "a list of texts"
         case inspect.VarTupleType(item_type=inspect.IntType()):
             return "a list of whole numbers"
+        case inspect.VarTupleType(item_type=inspect.UnionType()):
+            return "a list of numbers or texts"
         case inspect.VarTupleType():
             return "a list of mappings"
         case inspect.StrType():

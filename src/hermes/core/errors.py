@@ -62,6 +62,8 @@ CODES: dict[Kind, str] = {
 }
 """Kind -> the public error code (loop.md). Codes of turn endings that are not provider
 failures (thinking_exhausted, max_turns, tool_loop, ...) are named where they are decided."""
+OWN_FAILURES = frozenset({"internal", "unavailable"})
+"""Codes of failures of this program: of itself, and of a database that is away."""
 
 
 class Failure(Struct, frozen=True):

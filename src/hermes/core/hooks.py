@@ -47,6 +47,8 @@ UNCALLED_HOOKS = frozenset(
 MAX_FAULTS = 3
 MAX_CONTEXT = 4_000
 """Characters that one hook may add to a user's message."""
+MAX_TEXT = 1_000_000
+"""Characters of a text that a hook may put in place of another."""
 T = TypeVar("T")
 HookCall: TypeAlias = Callable[[dict[str, Any], Path], Awaitable[Any]]
 Parse: TypeAlias = Callable[[Any], T]
@@ -206,6 +208,8 @@ def parse_nothing(value: Any) -> None:
 def parse_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"it must return a text or nothing, not {type(value).__name__}")
+    if len(value) > MAX_TEXT:
+        raise ValueError(f"it returned {len(value)} characters; at most {MAX_TEXT} are used")
     return value
 
 

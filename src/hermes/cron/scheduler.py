@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from hermes.config.schema import CronSection
 from hermes.core.errors import ConfigError, HermesError, StoreError
 from hermes.core.store import JobRun, JobStore, ScheduledJob
+from hermes.core.text import format_plural
 from hermes.cron.heartbeat import Heartbeat
 from hermes.cron.job_editor import check_folder
 from hermes.cron.occurrences import LATE_SECONDS, format_due, plan_manual_run, plan_runs
@@ -153,7 +154,8 @@ class Scheduler:
             async with asyncio.timeout(job.timeout):
                 outcome = await self._produce_outcome(job, run, sessions.append)
         except TimeoutError:
-            error = f"It took longer than {job.timeout / 60:.0f} minutes and was stopped."
+            minutes = format_plural(round(job.timeout / 60), "minute")
+            error = f"It took longer than {minutes} and was stopped."
             outcome = RunOutcome("timeout", error=error)
         except HermesError as error:
             outcome = RunOutcome("failed", error=str(error))
@@ -194,7 +196,8 @@ class Scheduler:
         try:
             ended = await self._jobs.settle_run(run, settle)
             if ended is not None:
-                await self._write_result(job, ended, outcome.text)
+                is_told = ended.state == "ok" and ended.text
+                await self._write_result(job, ended, ended.text if is_told else outcome.text)
         except StoreError as error:  # the run reads as interrupted once this process has ended
             log.warning("the result of job %s was not stored: %s", job.id, error)
 

@@ -8,7 +8,7 @@ import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -121,23 +121,30 @@ async def run_browser(
 ) -> AsyncIterator[BrowserPipe]:
     """Run a browser with its profile in `home` until the block ends. The policy confines it where
     it cannot confine itself, as when it runs as root."""
-    for name in ("in", "out"):
-        os.mkfifo(home / name, 0o600)
     printed = _LastOutput(home)
     inside = {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
     inside |= {"HOME": str(home), "TMPDIR": str(home)}
     text = _build_command(executable, home, bare=os.geteuid() == 0)
     tier = await probe_tier() if policy else None
-    command = CommandSpec(text, home, inside, _UNLIMITED_SECONDS, policy, tier)
-    with _open_pipes(home) as (ours, theirs):
-        task = asyncio.ensure_future(run_command(command, printed))
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_MAX_MESSAGE)
+    theirs, ours = os.pipe()
+    with ExitStack() as lent:
+        lent.callback(os.close, theirs)
+        transport, flow = await loop.connect_write_pipe(
+            lambda: asyncio.streams.FlowControlMixin(), os.fdopen(ours, "wb", 0)
+        )
+        command = CommandSpec(text, home, inside, _UNLIMITED_SECONDS, policy, tier, stdin=theirs)
+        task = asyncio.ensure_future(run_command(command, _Messages(home, reader), printed))
+        task.add_done_callback(lambda _: reader.feed_eof())
+        pipe = BrowserPipe(reader, asyncio.StreamWriter(transport, flow, None, loop), task)
         try:
-            async with _connect_pipes(ours, task) as pipe:
-                await _await_greeting(pipe, printed)
-                while theirs:
-                    os.close(theirs.pop())
-                yield pipe
+            await _await_greeting(pipe, printed)
+            lent.close()
+            yield pipe
         finally:
+            if not transport.is_closing():  # it is when the browser ended by itself
+                transport.abort()
             task.cancel()
             await asyncio.wait([task])
 
@@ -154,44 +161,7 @@ def _build_command(executable: str, home: Path, *, bare: bool) -> str:
     if bare:
         flags.append("--no-sandbox")
     words = " ".join(map(quote, (executable, *flags)))
-    return f"exec {words} 3<{quote(str(home / 'in'))} 4>{quote(str(home / 'out'))}"
-
-
-@contextmanager
-def _open_pipes(home: Path) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    """Our ends of both pipes, for reading and for writing; and the other two, which keep the pipes
-    open until the browser has opened them itself."""
-    flags = os.O_NONBLOCK | os.O_CLOEXEC
-    other = os.open(home / "in", os.O_RDONLY | flags)
-    write = os.open(home / "in", os.O_WRONLY | flags)
-    read = os.open(home / "out", os.O_RDONLY | flags)
-    theirs = [other, os.open(home / "out", os.O_WRONLY | flags)]
-    try:
-        yield (read, write), theirs
-    finally:
-        for fd in theirs:
-            os.close(fd)
-
-
-@asynccontextmanager
-async def _connect_pipes(
-    ours: tuple[int, int], task: asyncio.Task[CommandResult]
-) -> AsyncIterator[BrowserPipe]:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_MAX_MESSAGE)
-    read_transport, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours[0], "rb", 0)
-    )
-    write_transport, flow = await loop.connect_write_pipe(
-        lambda: asyncio.streams.FlowControlMixin(), os.fdopen(ours[1], "wb", 0)
-    )
-    writer = asyncio.StreamWriter(write_transport, flow, None, loop)
-    try:
-        yield BrowserPipe(reader, writer, task)
-    finally:
-        if not write_transport.is_closing():  # it is when the browser ended by itself
-            write_transport.abort()
-        read_transport.close()
+    return f"exec {words} 3<&0 4>&1 </dev/null >&2"
 
 
 async def _await_greeting(pipe: BrowserPipe, printed: "_LastOutput") -> None:
@@ -210,6 +180,17 @@ async def _await_greeting(pipe: BrowserPipe, printed: "_LastOutput") -> None:
     if pipe.ended.done() and (error := pipe.ended.exception()) is not None:
         raise ToolError(f"The browser did not start: {error}")
     raise ToolError(f"The browser did not start. {printed.text().strip()[-500:]}".strip())
+
+
+class _Messages(OutputCapture):
+    """Passes on what the browser sends."""
+
+    def __init__(self, home: Path, reader: asyncio.StreamReader) -> None:
+        super().__init__(0, home)
+        self._reader = reader
+
+    def feed(self, data: bytes) -> None:
+        self._reader.feed_data(data)
 
 
 class _LastOutput(OutputCapture):

@@ -111,6 +111,15 @@ def explain_influence(path: Path, workspace: Path, user_home: Path) -> str:
     return next((reason for _, reason in _match_at(below, 0, "top")), "")
 
 
+def resolve_links(path: str) -> str:
+    """The path with links resolved, or unchanged where that is not permitted, as in /proc, or where
+    it is just being replaced."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return path
+
+
 def _fold_parts(path: Path) -> tuple[str, ...]:
     parts = tuple([part.casefold() for part in path.parts[1:]])
     return parts[1:] if parts[:1] == ("private",) else parts

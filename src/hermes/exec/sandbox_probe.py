@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.paths import make_private_folder
+from hermes.config.private_files import replace_file
 from hermes.core.errors import ToolError
 from hermes.exec.launcher import cgroup
 from hermes.exec.launcher.libc import make_syscall
@@ -252,8 +253,4 @@ def _save_cached(cache: Path | None, result: _CachedTier) -> None:
         return
     with contextlib.suppress(OSError):
         make_private_folder(cache)
-        temporary = cache / f"{TIER_FILE}.{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123
-            file.write(msgspec.json.encode(result))
-        temporary.replace(cache / TIER_FILE)
+        replace_file(cache / TIER_FILE, msgspec.json.encode(result))

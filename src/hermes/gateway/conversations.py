@@ -3,15 +3,18 @@
 import asyncio
 import logging
 import time
+import weakref
 from collections import deque
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 import msgspec
 from msgspec import Struct, structs
 
 from hermes.app.session import Session
+from hermes.app.transcript import Transcript
 from hermes.config.schema import GatewaySection
-from hermes.core.errors import HermesError, StoreError, ToolError
+from hermes.core.errors import OWN_FAILURES, HermesError, StoreError, ToolError
 from hermes.core.events import (
     Answer,
     Approval,
@@ -316,11 +319,11 @@ class ConversationActor:
             await reply.end(STOP_SECONDS)
 
     async def _close_turn(self, reply: TurnReply, result: TurnResult) -> None:
-        if result.error_code == "internal" and self._hub.note_error(
+        if result.error_code in OWN_FAILURES and self._hub.note_error(
             self._hub.runtime.store.maintenance.find_problem()
         ):
             return  # the turn is recovered after the repair
-        if not reply.is_closed or result.error_code == "internal":
+        if not reply.is_closed or result.error_code in OWN_FAILURES:
             await self._hub.mailbox.apply(reply.compose_failure(result.error))
             reply.schedule_complete()
 
@@ -344,6 +347,7 @@ class ConversationActor:
             session.agent.redactor.redact,
             (session.host.workspace.cwd, self._hub.media.folder),
             shows_tools=self._hub.settings.tool_progress and streams_drafts(self._hub, item),
+            is_steered=partial(has_untrusted_words, weakref.ref(session.transcript)),
             footer=describe_use if decode_settings(row).footer else None,
         )
         return TurnReply(self._hub.outbox, address, style, row, group.numbers, group.draft)
@@ -384,6 +388,13 @@ class ConversationActor:
             and not self.slot.has_background_work()
             and not (self.session is not None and self.session.is_busy)
         )
+
+
+def has_untrusted_words(transcript: weakref.ref[Transcript]) -> bool:
+    """Whether it holds words of others. A transcript holds its reply: a strong reference back
+    would keep both alive until the garbage collector comes by."""
+    found = transcript()
+    return found is not None and found.taint.untrusted
 
 
 def choose_busy_mode(hub: Hub, session: Session | None, item: Item) -> str:
@@ -465,7 +476,8 @@ def write_text(settings: GatewaySection, item: Item) -> str:
         settings.group_sessions_per_user,
         settings.thread_sessions_per_user,
     )
-    name = f"[{name_sender(message.user_name) or message.user}] " if is_shared else ""
+    person = name_sender(message.user_name) or message.user
+    name = texts.SENDER.format(name=person) if is_shared else ""
     return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
 
 

@@ -14,6 +14,7 @@ from msgspec import structs
 from hermes.core.errors import StoreError
 from hermes.core.store import MailboxChange, RunDelivery
 from hermes.gateway.adapter import Button, Capabilities, Part, Platform, SendFailure, Target
+from hermes.gateway.content.markup import BARE_LINKS
 from hermes.gateway.content.reply import Content, Reply, make_entry
 from hermes.store.tables.mailbox import SqlMailbox
 
@@ -268,8 +269,7 @@ class Outbox:
 
     async def _send_rest(self, reply: Reply, platform: Platform) -> None:
         capabilities = platform.capabilities
-        if reply.progress.uncertain:
-            reply.make_room(capabilities)
+        reply.mark_next()
         parts, files = reply.list_parts(capabilities), reply.content.files
         for index, text in enumerate(parts):
             last = index == len(parts) - 1
@@ -298,25 +298,32 @@ class Outbox:
         saves: bool = True,
     ) -> None:
         progress, capabilities = reply.progress, platform.capabilities
-        is_plain = progress.plain or reply.content.plain
+        options: dict[str, Any] = {
+            "plain": progress.plain or reply.content.plain,
+            "bare_links": reply.content.bare_links,
+            "buttons": buttons,
+        }
         shown = text + "".join(f"\0{button.data}" for button in buttons)
         reply.current = index
         if index < len(progress.ids):
             if progress.shown[index] != shown:
                 await _wait_for_pace(reply, capabilities)
                 marked = reply.mark_part(index, text)
-                part = make_part(marked, capabilities, plain=is_plain, buttons=buttons)
+                part = make_part(marked, capabilities, **options)
                 target = _make_target(reply, index)
-                await platform.edit_part(target, progress.ids[index], part)
+                try:
+                    await platform.edit_part(target, progress.ids[index], part)
+                finally:
+                    reply.last_write = time.monotonic()
                 progress.shown[index] = shown
-                reply.last_write = time.monotonic()
             return
-        if progress.uncertain and index not in progress.marked:
-            progress.marked.append(index)
         marked = reply.mark_part(index, text)
-        part = make_part(marked, capabilities, plain=is_plain, buttons=buttons)
+        part = make_part(marked, capabilities, **options)
         await self._begin_send(reply)
-        id = await platform.send_part(_make_target(reply, index), part)
+        try:
+            id = await platform.send_part(_make_target(reply, index), part)
+        finally:  # a refused one counts for the pace as well
+            reply.last_write = time.monotonic()
         reply.note_sent(id, shown)
         if saves:
             await self.save(reply)
@@ -347,6 +354,7 @@ class Outbox:
         async with lane.lock:
             if not reply.draft:
                 return pace
+            reply.mark_next()
             try:
                 for index, part in enumerate(reply.list_parts(capabilities, text)):
                     await self._write_part(reply, platform, index, part)
@@ -368,7 +376,7 @@ class Outbox:
             case "target":
                 progress.alone = True
             case "edit_lost":
-                reply.forget_sent()
+                await _forget_lost(reply, self._platforms[reply.platform])
         progress.uncertain = 0
 
     async def _handle_failure(self, reply: Reply, lane: _Lane, failure: SendFailure) -> None:
@@ -398,7 +406,7 @@ class Outbox:
             case "too_long" if reply.halve_parts(self._platforms[reply.platform].capabilities):
                 pass
             case "edit_lost":
-                reply.forget_sent()
+                await _forget_lost(reply, self._platforms[reply.platform])
             case "moved" if failure.chat:
                 await self._events.follow_chat(reply.platform, reply.chat, failure.chat)
             case "rejected" | "markup" | "target" | "too_long":
@@ -445,11 +453,20 @@ async def _wait_for_pace(reply: Reply, capabilities: Capabilities) -> None:
 
 
 def make_part(
-    text: str, capabilities: Capabilities, *, plain: bool, buttons: tuple[Button, ...] = ()
+    text: str,
+    capabilities: Capabilities,
+    *,
+    plain: bool,
+    bare_links: bool = False,
+    buttons: tuple[Button, ...] = (),
 ) -> Part:
     render = None if plain else capabilities.render_markup
     shown = buttons if capabilities.buttons else ()
-    return Part(text, render(text) if render is not None else "", shown)
+    token = BARE_LINKS.set(bare_links)
+    try:
+        return Part(text, render(text) if render is not None else "", shown)
+    finally:
+        BARE_LINKS.reset(token)
 
 
 def _make_target(reply: Reply, index: int) -> Target:
@@ -457,6 +474,13 @@ def _make_target(reply: Reply, index: int) -> Target:
     if reply.progress.alone:
         return Target(reply.chat)
     return Target(reply.chat, content.thread, content.reply_to if index == 0 else "")
+
+
+async def _forget_lost(reply: Reply, platform: Platform) -> None:
+    """Send again what cannot be changed any more, and what came after it."""
+    for id in reply.forget_sent():
+        with suppress(SendFailure):
+            await platform.delete_part(_make_target(reply, 0), id)
 
 
 def _delay_reply(reply: Reply, why: str) -> None:

@@ -1,6 +1,7 @@
 """The way of a message: who sent it, stored once, then to a command or to its conversation."""
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Coroutine
@@ -45,6 +46,16 @@ class StoredMessage(Struct, frozen=True):
     role: Role
 
 
+def encode_message(message: Inbound, role: Role) -> tuple[Inbound, bytes]:
+    """A message as it is stored: with question marks for halves of characters."""
+    try:
+        return message, msgspec.msgpack.encode(StoredMessage(message, role))
+    except UnicodeEncodeError:
+        read = json.dumps(msgspec.to_builtins(message), ensure_ascii=False)
+        message = msgspec.json.decode(read.encode("utf-8", "replace"), type=Inbound)
+        return message, msgspec.msgpack.encode(StoredMessage(message, role))
+
+
 class Router:
     """Nothing of a person without access is stored, fetched or sent to a model."""
 
@@ -84,8 +95,8 @@ class Router:
             if found is None:
                 return False
             message = found
+        message, body = encode_message(message, role)
         key = self._build_key(platform, message)
-        body = msgspec.msgpack.encode(StoredMessage(message, role))
         mailbox = self._hub.mailbox
         if message.edited:
             n = await mailbox.replace_waiting(platform, message.chat, message.id, body)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct
 
@@ -97,10 +98,10 @@ class Gateway:
         )
         self.owner = Owner(self.hub, store.objects)
         self.conversations = Conversations(self.hub)
-        actions = GatewayActions(self._restart_from_chat, self.describe_platforms)
+        self.status = GatewayStatus(os.getpid(), "starting", time.time())
+        actions = GatewayActions(self._restart_from_chat, partial(describe_states, self.status))
         commands = ChatCommands(self.hub, self.owner, actions)
         self.router = Router(self.hub, self.conversations, store.pairings, self.owner, commands)
-        self.status = GatewayStatus(os.getpid(), "starting", time.time())
         self.hub.statuses = self.status.platforms
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
@@ -290,10 +291,6 @@ class Gateway:
             if (render := found.platform.capabilities.render_markup) is not None:
                 self._runtime.spawn_task(_run_in_thread(render), "renderer")
 
-    def describe_platforms(self) -> str:
-        rows = [f"{name}: {status.state}" for name, status in self.status.platforms.items()]
-        return "\n".join(rows)
-
     async def _handle_fatal(self, name: str, failure: ConnectionFailure) -> None:
         text = f"⚠️ {name} was turned off: {failure}."
         await self.owner.tell(f"{name} {failure.code}", text, avoid=name)
@@ -315,13 +312,15 @@ class Gateway:
         await self._moves.follow_chat(platform, old, new)
 
     async def _restart_from_chat(self, item: Item) -> None:
-        address = item.address
-        body = "\n".join((address.chat, address.thread)).encode()
         # Done before it acts: a replayed /restart restarts nothing.
         await self._store.mailbox.set_state([item.n], "done")
-        await self._store.objects.put(_RESTARTS, address.platform, body)
-        await self.hub.say(address, texts.RESTARTING)
+        await announce_restart(self.hub, self._store.objects, item.address)
         self.request_restart()
+
+    def restart_for_owner(self) -> None:
+        """Restart as the owner asked for outside a chat; their chat is told, if it is known."""
+        if not self._stop.is_set():
+            self._runtime.spawn_task(tell_and_restart(self, self._store.objects), "restart")
 
     def _post_background_answer(self, prompt: BackgroundPrompt, result: TurnResult) -> None:
         self._runtime.spawn_task(self._send_background_answer(prompt, result), "background answer")
@@ -343,8 +342,31 @@ async def wait_for_all(events: Iterable[asyncio.Event]) -> None:
         await event.wait()
 
 
+def describe_states(status: GatewayStatus) -> str:
+    """A line for each platform."""
+    line = texts.PLATFORM_STATE.format
+    return "\n".join(line(name=name, state=p.state) for name, p in status.platforms.items())
+
+
+async def tell_and_restart(gateway: Gateway, objects: Objects) -> None:
+    """Tell the owner's chat, if it is known, and restart."""
+    try:
+        if (address := gateway.owner.find_address()) is not None:
+            await announce_restart(gateway.hub, objects, address)
+    except StoreError as error:
+        log.warning("the restart is not announced: %s", error)
+    gateway.request_restart()
+
+
+async def announce_restart(hub: Hub, objects: Objects, address: ReplyAddress) -> None:
+    """Tell a chat about the restart; the next process greets it."""
+    body = "\n".join((address.chat, address.thread)).encode()
+    await objects.put(_RESTARTS, address.platform, body)
+    await hub.say(address, texts.RESTARTING)
+
+
 async def greet_after_restart(hub: Hub, objects: Objects) -> None:
-    """Tell the chats that asked for the restart, once."""
+    """Tell the chats that were told about the restart, once."""
     for stored in await objects.list_all(_RESTARTS):
         await objects.remove(_RESTARTS, stored.id, owner="")
         chat, _, thread = stored.body.decode().partition("\n")

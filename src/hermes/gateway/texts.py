@@ -69,6 +69,8 @@ DENIED_BY = "❌ Denied by {name}"
 NOBODY_ANSWERED = "❌ Nobody answered"
 NOT_YOURS = "Only {name} or an administrator can answer this."
 
+SENDER = "[{name}] "
+PLATFORM_STATE = "{name}: {state}"
 FAILED_TURN = "⚠️ {error}"
 TOOL_LINE = "⚙️ {tool}: {what}"
 VOICE = "[voice] {text}"

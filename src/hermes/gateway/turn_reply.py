@@ -42,6 +42,8 @@ class ReplyStyle(Struct, frozen=True):
     folders: tuple[Path, ...]
     """Files may be sent from here."""
     shows_tools: bool
+    is_steered: Callable[[], bool] = lambda: False
+    """Whether others than the user may have told the model what to write."""
     footer: Callable[[Message], str] | None = None
     """What stands below the last message of a turn."""
 
@@ -151,7 +153,8 @@ class TurnReply:
     def _make_content(self) -> Content:
         address = self._address
         reply_to = address.reply_to if address.in_group and self._is_first else ""
-        return Content("", address.thread, reply_to, in_group=address.in_group)
+        bare = self._style.is_steered()
+        return Content("", address.thread, reply_to, in_group=address.in_group, bare_links=bare)
 
     def _create_reply(self, *, draft: bool) -> Reply:
         content = self._make_content()

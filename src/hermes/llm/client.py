@@ -58,6 +58,8 @@ class Client:
             yield encoded.notices
         sink.request_size = len(encoded.body)
         sink.offered_tools = encoded.offered_tools
+        if (wait := self._transport.before_call) is not None:
+            await wait(len(encoded.body))
         key = await self.credentials.prepare_call()
         watchdog = Watchdog(self._call_timeouts(encoded), self.endpoint.host)
         exchange: Exchange | None = None

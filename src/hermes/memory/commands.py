@@ -7,7 +7,7 @@ from hermes.core.store import Fact, FactTarget
 from hermes.memory.notebook import Change, Notebook, Outcome
 from hermes.memory.page import Author, MemoryRefused
 
-VERBS = ("list", "search", "add", "remove", "restore", "pending", "approve", "reject")
+VERBS = ("list", "search", "add", "remove", "restore", "pending", "approve", "reject", "status")
 _SEARCH_LIMIT = 50
 
 
@@ -49,7 +49,17 @@ async def _run_verb(
         case "reject":
             rejected = [await book.reject_fact(parse_id(word)) for word in words]
             return [f"rejected {fact.name}" for fact in rejected]
+        case "status":
+            return [f"{name}: {value}" for name, value in (await measure_memory(book)).items()]
     raise ConfigError(f"There is no {verb}; use one of {', '.join(VERBS)}.")
+
+
+async def measure_memory(book: Notebook) -> dict[str, str | int]:
+    """How full the notes of a scope are, and how many facts only search finds or wait."""
+    stored = [fact for fact in await book.list_facts() if fact.state == "stored"]
+    pending = len(await book.list_pending())
+    usage = {str(target): used for target, used in (await book.measure_usage()).items()}
+    return {**usage, "stored": len(stored), "pending": pending}
 
 
 def parse_id(word: str) -> int:

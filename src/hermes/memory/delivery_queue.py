@@ -70,6 +70,8 @@ class DeliveryQueue:
         self.provider = provider
         self.is_resting = asyncio.Event()
         """Set while the provider cannot be reached and the next try is awaited."""
+        self.is_ending = False
+        """Whether no further delivery is begun."""
 
     async def add_delivery(self, path: str, body: dict[str, Any]) -> None:
         await self._store.facts.change(lambda table: queue_delivery(table, path, body))
@@ -80,7 +82,7 @@ class DeliveryQueue:
     async def deliver_all(self) -> None:
         """Deliver until nothing waits."""
         pause = _FIRST_PAUSE
-        while await self._list_waiting():
+        while not self.is_ending and await self._list_waiting():
             try:
                 async with self._hold_lock() as is_held:
                     if is_held:
@@ -95,6 +97,8 @@ class DeliveryQueue:
 
     async def _deliver_waiting(self) -> None:
         for waiting in await self._list_waiting():
+            if self.is_ending:
+                return
             if time.time() - waiting.created > _MAX_AGE:
                 log.warning("a delivery to the memory provider was dropped: it is a day old")
             else:

@@ -1,6 +1,9 @@
 """The entries of a memory file: read, counted, compared and written."""
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,9 +22,9 @@ _SHARED_WORDS = 0.8
 
 
 def read_entries(file: Path) -> list[str]:
-    """The entries, each once; none where there is no file."""
+    """The entries, each once; none where there is no file. OSError when it cannot be read."""
     try:
-        text = file.read_bytes().decode("utf-8-sig", "replace")
+        text = _read_plain_file(file).decode("utf-8-sig", "replace")
     except FileNotFoundError:
         return []
     parts: list[list[str]] = [[]]
@@ -32,6 +35,16 @@ def read_entries(file: Path) -> list[str]:
             parts[-1].append(line)
     entries = ("\n".join(lines).strip() for lines in parts)
     return list(dict.fromkeys(entry for entry in entries if entry))
+
+
+def _read_plain_file(file: Path) -> bytes:
+    """The content; a pipe is not waited for."""
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a plain file")
+    with os.fdopen(handle, "rb") as source:
+        return source.read()
 
 
 def write_entries(file: Path, entries: Sequence[str], scope: str) -> None:

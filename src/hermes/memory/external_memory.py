@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 2.0
 """How long the process waits at its end for deliveries."""
+_LAST_SECONDS = 3.0
+"""How much longer it waits for the one that is under way: given up on, it would be repeated."""
 _MAX_FAILURES = 3
 _PAUSE_SECONDS = 60.0
 
@@ -66,8 +68,15 @@ class ExternalMemory:
             self._failures = 0
             self._paused_until = time.monotonic() + _PAUSE_SECONDS
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether no further delivery is begun, because the process ends."""
+        return self._queue.is_ending
+
     def begin_delivery(self) -> None:
         """Deliver what waits, without waiting for it."""
+        if self.is_ending:
+            return
         if self._delivery is None or self._delivery.done():
             self._delivery = self._spawn(self._deliver(), "deliveries to the memory provider")
 
@@ -95,14 +104,17 @@ class ExternalMemory:
             await asyncio.wait(self._tasks)
         if self._delivery is not None and not self._delivery.done():
             resting = asyncio.ensure_future(self._queue.is_resting.wait())
-            await asyncio.wait(
-                {self._delivery, resting},
-                timeout=GRACE_SECONDS,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            for seconds in (GRACE_SECONDS, _LAST_SECONDS):
+                await asyncio.wait(
+                    {self._delivery, resting},
+                    timeout=seconds,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                self._queue.is_ending = True
             resting.cancel()
             self._delivery.cancel()
             await asyncio.wait({self._delivery})
+        self._queue.is_ending = True
         await self._queue.provider.close()
 
 

@@ -67,7 +67,11 @@ class MemoryPage:
         self.limit = limit
         self.file = find_file(home, scope, target)
         self._table = table
-        self._texts = entries.read_entries(self.file)
+        try:
+            self._texts = entries.read_entries(self.file)
+        except OSError as error:
+            text = f"{self.file.name} could not be read ({error.strerror})."
+            raise MemoryRefused(f"{text} Nothing was changed.") from None
         pinned = {f.text: f for f in table.list_facts(scope, target, states=("pinned",))}
         self.slots = [Slot(text, pinned.pop(text, None)) for text in self._texts]
         self.stored = table.list_facts(scope, target, states=("stored",))

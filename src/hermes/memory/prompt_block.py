@@ -37,7 +37,12 @@ async def build_memory_block(
     lines, count = [], 0
     for name, target in scope.pairs:
         file = find_file(home, name, target)
-        entries = read_entries(file)
+        try:
+            entries = read_entries(file)
+        except OSError as error:
+            count += 1
+            lines.append(f"{_TITLES[target]}: {file.name} could not be read ({error.strerror}).")
+            continue
         shown = take_shown(entries, limits[target])
         more += len(entries) - len(shown)
         count += len(shown)

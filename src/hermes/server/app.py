@@ -91,6 +91,7 @@ class Server:
             add_node_gauges(self.metrics, node)
             runtime.agents.cooldowns.shared = node.keys
             self.turns.marks = node.calls
+            self.turns.sessions.join_nodes(node.turn_locks)
             self.turns.sessions.folders = node.open_folders(runtime.setup)
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))

@@ -4,10 +4,10 @@ import asyncio
 import logging
 import time
 
-from hermes.core.errors import ConfigError, HermesError
+from hermes.core.errors import ConfigError, HermesError, StoreError
 from hermes.server.http import web
 from hermes.server.http.call import RESPONSE_STARTED, ApiCall
-from hermes.server.http.errors import ApiError, describe_anthropic_error
+from hermes.server.http.errors import RETRY_AFTER, ApiError, describe_anthropic_error
 from hermes.server.http.headers import add_common_headers, get_request_id
 from hermes.server.http.json_body import encode_json
 from hermes.server.http.listener import HealthCheck, is_known_host
@@ -63,7 +63,7 @@ class Middleware:
         except HermesError as error:
             text = self._redact(str(error))
             log.warning("%s failed: %s", request.path, text)
-            response = _error_response(request, ApiError(500, text, code="internal"))
+            response = _error_response(request, _explain_failure(error, text))
         except ConnectionError:
             raise
         except Exception as error:
@@ -229,6 +229,13 @@ async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
 
 def _body_size_error(limit: int) -> ApiError:
     return _closing_error(413, f"The request is larger than {limit:,} bytes.", "request_too_large")
+
+
+def _explain_failure(error: HermesError, text: str) -> ApiError:
+    """A database that is away is a reason to try again, here or elsewhere."""
+    if isinstance(error, StoreError) and error.code in ("away", "busy"):
+        return ApiError(503, text, code="unavailable", headers={"Retry-After": RETRY_AFTER})
+    return ApiError(500, text, code="internal")
 
 
 def _error_response(request: web.BaseRequest, error: ApiError) -> web.Response:

@@ -36,7 +36,7 @@ _QUERY_SCHEMAS: dict[str, Any] = {
     "source": {"type": "string"},
     "state": {"enum": ["idle", "running", "interrupted", "partial", "failed"]},
     "archived": {"enum": ["true", "false"]},
-    "after": {**_NUMBER, "minimum": -1},
+    "after": {"anyOf": [{**_NUMBER, "minimum": -1}, {"type": "string"}]},
     "before": {**_NUMBER, "minimum": -1},
     "around": {**_NUMBER, "minimum": -1},
     "starting_after": {**_NUMBER, "minimum": -1},

@@ -94,9 +94,6 @@ class SkillInstaller:
     def place_bundle(self, fetched: SkillBundle) -> str:
         """Move the skill out of quarantine; the line that says so."""
         target = self.folder / fetched.name
-        if target.exists():
-            self._archive_folder(fetched.name)
-        (self.folder / _QUARANTINE / fetched.name).rename(target)
         record = InstalledSkill(
             fetched.source,
             fetched.commit,
@@ -104,7 +101,11 @@ class SkillInstaller:
             round(time.time(), 3),
             {name: bundle.hash_files({name: data}) for name, data in fetched.files.items()},
         )
+        # Recorded first: what a kill leaves behind then counts as changed, not as the user's own.
         self._change_records(lambda known: known.update({fetched.name: record}))
+        if target.exists():
+            self._archive_folder(fetched.name)
+        (self.folder / _QUARANTINE / fetched.name).rename(target)
         origin = f"{fetched.source}@{fetched.commit}" if fetched.commit else fetched.source
         return f"installed {fetched.name} sha256:{fetched.digest} from {origin}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from secrets import token_hex
 
 import msgspec
 from msgspec import Struct
@@ -98,12 +99,11 @@ class SkillProposals:
 
     async def hold_change(self, change: SkillChange) -> str:
         """Keep the change for a person; its id."""
-        number = max(
-            (int(row.id[1:]) for row in await self._objects.list_all(SKILL_CHANGES)), default=0
-        )
-        name = f"s{number + 1}"
         body = msgspec.msgpack.encode(change)
-        await self._objects.put(SKILL_CHANGES, name, body, keep_latest=_MAX_PENDING)
+        # Never the id of an earlier change: somebody may be about to agree to that one.
+        while not await self._objects.add(SKILL_CHANGES, name := f"s{token_hex(3)}", body):
+            pass
+        await self._objects.trim(SKILL_CHANGES, _MAX_PENDING, owner="", spare=())
         return name
 
     async def list_changes(self) -> dict[str, SkillChange]:

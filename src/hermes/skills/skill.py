@@ -81,8 +81,11 @@ def read_skill(folder: str, source: SkillSource, changed: int, size: int) -> Ski
     skill = Skill(name, "", folder, source, changed, size)
     if size > MAX_SKILL_BYTES:
         return _with_problem(skill, f"SKILL.md is larger than {MAX_SKILL_BYTES // 1024} KB")
+    file = Path(folder) / SKILL_FILE
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        return _with_problem(skill, "SKILL.md is not a plain file")
     try:
-        text = (Path(folder) / SKILL_FILE).read_bytes().decode("utf-8", "replace")
+        text = file.read_bytes().decode("utf-8", "replace")
     except OSError as error:
         return _with_problem(skill, f"SKILL.md cannot be read: {error.strerror}")
     fields = _load_fields(split_text(text)[0])

@@ -119,14 +119,19 @@ def read_view(skill: Skill, file: str, offset: int) -> str:
     if not path.resolve().is_relative_to(folder):
         raise ToolError(f"{file} is not inside the skill.")
     try:
+        if path.exists() and not path.is_file():
+            raise ToolError(f"{file or SKILL_FILE} is not a plain file.")
         data = path.read_bytes()
     except OSError as error:
         raise ToolError(f"{file or SKILL_FILE} cannot be read: {error.strerror}.") from None
-    piece = data[offset : offset + _VIEW_BYTES].decode("utf-8", "ignore")
-    left = len(data) - offset - _VIEW_BYTES
+    end = offset + _VIEW_BYTES
+    while end < len(data) and data[end] & 0xC0 == 0x80:  # inside a character
+        end -= 1
+    piece = data[offset:end].decode("utf-8", "ignore")
+    left = len(data) - end
     lines = [f"Skill {skill.name}, installed by the user; it grants nothing.", "", piece.rstrip()]
     if left > 0:
-        lines.append(f"[{left} bytes more: offset {offset + _VIEW_BYTES}]")
+        lines.append(f"[{left} bytes more: offset {end}]")
     if not file:
         names = list_files(folder)
         lines += ["", f"Folder: {folder}"]

@@ -52,7 +52,8 @@ def decode_message(body: bytes, seq: int) -> Message:
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
         raise StoreError(
             f"Message {seq} of this session cannot be read: it is damaged or from a newer Hermes "
-            f"({str(error)[:80]}). It was left as it is; the other sessions are not affected.",
+            f"({str(error)[:80]}). It was left as it is; other sessions are not affected. "
+            "`hermes doctor --fix` keeps the rest of this one.",
             "damaged",
         ) from error
 

@@ -12,6 +12,7 @@ from hermes.store.connection import find_damage, open_read_only, open_reader, op
 from hermes.store.db_thread import DatabaseThread, do_nothing
 from hermes.store.errors import error_of_kind
 from hermes.store.process_locks import ProcessLock, exclusive_lock
+from hermes.store.recovery.log_index import read_log_index
 from hermes.store.recovery.salvage import salvage_database
 from hermes.store.writer_thread import Upkeep, WriterThread
 
@@ -24,6 +25,11 @@ T = TypeVar("T")
 
 SALVAGE_TIMEOUT = 60.0
 """Seconds to wait for another process that salvages the same file."""
+
+_LOG_DAMAGED = (
+    "{path}-wal was damaged or cut short: the last messages before the last crash may be missing. "
+    "Everything else is intact."
+)
 
 
 class Database:
@@ -76,7 +82,9 @@ class Database:
         return await self.writer.run_without_connection(run)
 
     def find_problem(self) -> StoreError | None:
-        return self._find_loss() or self.writer.failure
+        found = self.reader.failure
+        damage = found if found is not None and found.code == "damaged" else None
+        return self._find_loss() or self.writer.failure or damage
 
     def _open_writer(self) -> Connection:
         self._require_file()
@@ -91,7 +99,11 @@ class Database:
 
     def _open_sound(self) -> Connection:
         """The writer's connection; a small file is checked completely before it is used."""
+        index = None if self._was_open else read_log_index(self.path)
+        index = None if index and self.process.list_others() else index
         db = open_writer(self.path, self.notices)
+        if index and index.misses_frames(db, self.path) and not self.process.list_others():
+            self.notices.append(_LOG_DAMAGED.format(path=self.path))
         if not self._was_open and self.path.stat().st_size <= (self._checked_size or 0):
             try:
                 damage = find_damage(db, self.path)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.core.errors import StoreError
+from hermes.store.codec import decode_message
 from hermes.store.database import Database
 from hermes.store.process_locks import ProcessLock
 from hermes.store.recovery.backup import copy_database
@@ -44,6 +45,10 @@ class SqliteMaintenance:
     async def check_integrity(self) -> list[str]:
         return await self._database.read_separately(_run_integrity_check)
 
+    async def list_unreadable(self) -> list[str]:
+        """The messages that SQLite takes for sound, because it does not know what they mean."""
+        return await self._database.read_separately(_list_unreadable)
+
     def find_problem(self) -> StoreError | None:
         return self._database.find_problem()
 
@@ -57,6 +62,19 @@ def _run_integrity_check(db: "Connection") -> list[str]:
     """Leaves out the search index, which can be rebuilt."""
     found = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
     return [] if found == ["ok"] else found
+
+
+def _list_unreadable(db: "Connection") -> list[str]:
+    found = []
+    rows = db.execute(
+        "SELECT s.id, m.seq, m.body FROM messages m LEFT JOIN sessions s ON s.n = m.session"
+    )
+    for session, seq, body in rows:
+        try:
+            decode_message(body, seq)
+        except StoreError:
+            found.append(f"message {seq} of session {session or '(lost)'} cannot be read")
+    return found
 
 
 def _vacuum_if_worthwhile(db: "Connection", process: ProcessLock) -> None:

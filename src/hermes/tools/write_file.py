@@ -96,15 +96,14 @@ def _write_draft(
         except FileNotFoundError:
             old = None
         reject_redaction_marks(path, data, old)
-    diff = ""
-    with suppress(ToolError, OSError):  # too large to compare, for example
-        diff = _load_change(path, data, ctx.workspace).show_diff()
     draft = Draft(path, data, ctx.workspace, in_place=in_place)
     try:
+        diff = ""
+        if draft.existing is not None:
+            with suppress(ToolError, OSError):  # too large to compare, for example
+                diff = _load_change(path, data, ctx.workspace).show_diff()
         draft.commit()
     except OSError:
         draft.discard()
         raise
-    problem = find_syntax_error(path, data, ctx.workspace)
-    is_new = draft.existing is None
-    return is_new, problem, "" if is_new else diff
+    return draft.existing is None, find_syntax_error(path, data, ctx.workspace), diff

@@ -157,10 +157,10 @@ class ClientRig:
         made = self.api.home.work / "effects.log"
         return len(made.read_text().split()) if made.exists() else 0
 
-    async def run(self, command: Sequence[str | Path], **env: str) -> Ran:
+    async def run(self, command: Sequence[str | Path], *, seconds: float = 200, **env: str) -> Ran:
         process = await start_client(command, self.folder, self.api.url, self.api.key, **env)
         try:
-            async with asyncio.timeout(200):
+            async with asyncio.timeout(seconds):
                 out, error = await process.communicate(b"")
         except TimeoutError:
             process.kill()

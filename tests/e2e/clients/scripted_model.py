@@ -14,6 +14,8 @@ from tests.kit.server import Received
 GREETING = "Hello from Hermes."
 WEATHER = '{"city": "Bern", "degrees": 25}'
 EFFECT = "echo x >> effects.log"
+EDITS = ("cat draft.txt", "sed s/draft/edited/ draft.txt > made.txt", "cat made.txt")
+"""An editing task: it reads, writes and looks, one call after the other."""
 FAILURES: dict[str, Callable[[], Reply]] = {
     "key": lambda: status(401, "the key is worthless"),
     "limit": lambda: status(429, "too fast").headers(Retry_After="1"),
@@ -32,23 +34,28 @@ MESSAGES = {
 }
 """What the person must be told."""
 AFTER_EFFECT = "effect-then-"
+AFTER_TEXT = "text-then-"
 
 
 def answer_request(request: Received) -> Reply:
     seen = messages(request)
     last = seen[-1]
     order = _find_order([m.text for m in seen if m.role == "user"])
-    if last.results or (order.startswith(AFTER_EFFECT) and any(m.results for m in seen)):
-        if order.startswith(AFTER_EFFECT):
-            return FAILURES[order.removeprefix(AFTER_EFFECT)]()
+    results = sum(len(m.results) for m in seen)
+    if order == "edit" and results < len(EDITS):
+        return call((f"c3{results}", *_choose_shell_call(request, EDITS[results])))
+    before, _, failure = order.rpartition("-then-")
+    if last.results or (before and results):
+        if before:
+            return FAILURES[failure]()
         return say("The tool said: ", last.results[-1][1][:200])
     if order in FAILURES:
         return FAILURES[order]()
     if order == "server-tool" or order.startswith(AFTER_EFFECT):
         return call(("c1", "terminal", {"command": EFFECT}))
+    if order.startswith(AFTER_TEXT):
+        return say("Half of the answer. ") + call(("c5", "todo", {}))
     match order:
-        case "edit":
-            return call(("c3", *_choose_shell_call(request)))
         case "edit-block":
             return say("made.txt\n```\nedited\n```\n")
         case "own-tool":
@@ -83,14 +90,13 @@ def _list_tools(request: Received) -> list[str]:
     return [tool.get("function", tool)["name"] for tool in tools]
 
 
-def _choose_shell_call(request: Received) -> tuple[str, dict[str, Any]]:
-    """A call of the client's own shell that makes a file in its folder."""
+def _choose_shell_call(request: Received, command: str) -> tuple[str, dict[str, Any]]:
+    """A call of the client's own shell, in its folder."""
     names = _list_tools(request)
-    command = "echo edited > made.txt"
     if "exec_command" in names:
         return "exec_command", {"cmd": command}
     shell = "Bash" if "Bash" in names else "bash"
-    return shell, {"command": command, "description": "Make a file"}
+    return shell, {"command": command, "description": "Edit a file"}
 
 
 def _find_tool(request: Received) -> str:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.clients.client_run import Ran, install_node
-from tests.kit import Home, Provider, call, say
+from tests.kit import Gate, Home, Provider, call, say
 from tests.kit.bodies import messages
 from tests.kit.home import program
+from tests.kit.processes import command_lines, until
 
 pytestmark = pytest.mark.e2e
 PACKAGES = ("acpx@0.19", "node@22")
 
 
-async def run_acpx(home: Home, *words: str) -> Ran:
+async def run_acpx(home: Home, *words: str, idle: str = "60") -> Ran:
+    """`idle`: the seconds for which it keeps the agent running without a prompt."""
     folder = install_node(PACKAGES) / "node_modules" / ".bin"
     command = [str(folder / "node"), str(folder / "acpx"), "--agent", " ".join([*program(), "acp"])]
     process = await asyncio.create_subprocess_exec(
         *command,
-        *("--cwd", str(home.work), "--ttl", "60", "--timeout", "80"),
+        *("--cwd", str(home.work), "--ttl", idle, "--timeout", "80"),
         *words,
         env=home.env,
         cwd=home.work,
@@ -71,3 +74,37 @@ async def test_a_session_goes_on_in_another_mode(tmp_path: Path) -> None:
         said = [m.text for m in messages(provider.requests[-1]) if m.role == "user"]
         assert said == ["one", "two"]
         assert not (home.work / "b.txt").exists()
+
+
+def list_agents(home: Home) -> list[int]:
+    """The processes of this home."""
+    found = []
+    for pid, _ in command_lines():
+        with suppress(OSError):
+            if f"HERMES_HOME={home.path}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(pid)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+async def test_an_old_session_goes_on_in_a_new_process_and_is_cancelled(tmp_path: Path) -> None:
+    gate = Gate()
+    steps = [say("first"), say("second"), say("begin ").hold(gate, after="text"), say("last")]
+    async with Provider(steps) as provider:
+        home = Home.of(tmp_path, provider)
+        await run_acpx(home, "sessions", "new", idle="1")
+        assert "first" in (await run_acpx(home, "prompt", "one", idle="1")).out
+        await until(lambda: not list_agents(home))
+        try:
+            ran = await run_acpx(home, "prompt", "two")
+            assert "second" in ran.out, ran.told
+            said = [m.text for m in messages(provider.requests[-1]) if m.role == "user"]
+            assert said == ["one", "two"]
+            prompt = asyncio.create_task(run_acpx(home, "prompt", "three"))
+            await gate.reached()
+            assert "cancel requested" in (await run_acpx(home, "cancel")).out
+            assert "[done] cancelled" in (await prompt).out
+            gate.open()
+            assert "last" in (await run_acpx(home, "prompt", "four")).out
+        finally:
+            await run_acpx(home, "sessions", "close")

@@ -9,7 +9,13 @@ import pytest
 
 from tests.e2e.clients.agent_programs import Asking, prepare_program
 from tests.e2e.clients.client_run import ClientRig, Ran, client_rig
-from tests.e2e.clients.scripted_model import AFTER_EFFECT, GREETING, MESSAGES, WEATHER
+from tests.e2e.clients.scripted_model import (
+    AFTER_EFFECT,
+    AFTER_TEXT,
+    GREETING,
+    MESSAGES,
+    WEATHER,
+)
 
 FUNCTION = 'def weather(city: str) -> str:\n    return f"25 degrees in {city}"\n'
 
@@ -41,7 +47,7 @@ async def test_answers_in_llm(tmp_path: Path) -> None:
 @pytest.mark.parametrize("failure", MESSAGES)
 async def test_a_failure_in_llm(tmp_path: Path, failure: str) -> None:
     async with client_rig(tmp_path) as rig:
-        for order in (failure, AFTER_EFFECT + failure):
+        for order in (failure, AFTER_TEXT + failure, AFTER_EFFECT + failure):
             ran = await run_llm(rig, order)
             assert ran.status and MESSAGES[failure] in ran.error, (order, ran.told)
         assert rig.effects == 1

@@ -10,6 +10,7 @@ from tests.e2e.clients.client_run import ClientRig, client_rig, install_node, lo
 from tests.e2e.clients.test_python_clients import ANSWERS, EFFECTS, FAILED, check_cases
 from tests.server.exchanges import wait_until_idle
 
+pytestmark = pytest.mark.timeout(600)
 PACKAGES = (
     "openai@6.49.0",
     "@anthropic-ai/sdk@1.8.0",
@@ -38,7 +39,9 @@ def folder() -> Path:
 async def use_client(rig: ClientRig, folder: Path, client: str, *cases: str) -> dict[str, str]:
     """What the client says about each case: ok or failed, then the text."""
     script = locate_script(rig.folder, folder, "node_clients.mjs")
-    ran = await rig.run([folder / "node_modules" / ".bin" / "node", script, client, *cases])
+    ran = await rig.run(
+        [folder / "node_modules" / ".bin" / "node", script, client, *cases], seconds=540
+    )
     found = ran.read_cases()
     assert found.keys() == set(cases), ran.told[-2000:]
     return found

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clients.client_run import SCRIPTS, ClientRig, client_rig, install_python
-from tests.e2e.clients.scripted_model import AFTER_EFFECT, GREETING, MESSAGES
+from tests.e2e.clients.scripted_model import AFTER_EFFECT, AFTER_TEXT, GREETING, MESSAGES
 from tests.server.exchanges import wait_until_idle
+
+pytestmark = pytest.mark.timeout(600)
 
 _MODERN = (
     "openai==3.49.0",
@@ -35,9 +37,10 @@ ANSWERS = {
     "image": "I see 1 image.",
 }
 """What every client makes of these cases; usage is that of all calls of the model together."""
-FAILED = [*MESSAGES, "whole/key", "whole/effect-then-broken"]
-FAILED += [f"{AFTER_EFFECT}{name}" for name in ("overflow", "cut")]
-EFFECTS = 1 + sum(AFTER_EFFECT in case for case in FAILED)
+FAILED = [f"{before}{name}" for before in ("", AFTER_TEXT, AFTER_EFFECT) for name in MESSAGES]
+FAILED += ["whole/key", "whole/effect-then-broken"]
+EFFECTS = 1 + len(MESSAGES)
+"""A failed stream that is repeated as a whole answer has no effect again."""
 CLIENTS = (
     "openai",
     "openai_responses",
@@ -63,7 +66,7 @@ def python(client: str) -> Path:
 
 async def use_client(rig: ClientRig, python: Path, client: str, *cases: str) -> dict[str, str]:
     """What the client says about each case: ok or failed, then the text."""
-    ran = await rig.run([python, SCRIPTS / "python_clients.py", client, *cases])
+    ran = await rig.run([python, SCRIPTS / "python_clients.py", client, *cases], seconds=540)
     found = ran.read_cases()
     assert found.keys() == set(cases), ran.told[-2000:]
     return found
@@ -78,12 +81,24 @@ async def test_answers_and_failures(tmp_path: Path, python: Path, client: str) -
         await wait_until_idle(rig.api)
 
 
+@pytest.mark.parametrize("client", ["instructor"])
+async def test_failures_of_typed_answers(tmp_path: Path, python: Path, client: str) -> None:
+    async with client_rig(tmp_path) as rig:
+        streamed = [case for case in FAILED if "/" not in case]
+        check_failures(await use_client(rig, python, client, *streamed))
+        assert rig.effects == len(MESSAGES)
+
+
 def check_cases(found: dict[str, str]) -> None:
     """The person gets each answer, and the reason of each failure."""
     for case, text in ANSWERS.items():
         assert found[case].startswith("ok") and text in found[case], (case, found[case])
-    for case in FAILED:
-        order = case.rpartition("/")[2].removeprefix(AFTER_EFFECT)
+    check_failures({case: found[case] for case in FAILED})
+    assert "left after" in found["leave"], found["leave"]
+
+
+def check_failures(found: dict[str, str]) -> None:
+    for case in found:
+        order = case.rpartition("/")[2].rpartition("-then-")[2]
         assert found[case].startswith("failed"), (case, found[case])
         assert MESSAGES[order] in found[case], (case, found[case])
-    assert "left after" in found["leave"], found["leave"]

@@ -16,6 +16,9 @@ from hermes.tools.browser._browser import start_driver
 from tests.kit.api import Api, api
 from tests.kit.dashboard import ON
 
+LOOPBACK_ONLY = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+"""Nothing but this machine exists for the browser."""
+
 
 class Visit:
     """A server, and a browser that has signed in to it."""
@@ -82,7 +85,7 @@ async def visit(root: Path, steps: Any = (), **options: Any) -> AsyncIterator[Vi
     driver = start_driver(dict(os.environ))
     async with api(root, steps, config=config, **options) as a, driver as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=find_browser("", os.environ), args=["--no-sandbox"]
+            executable_path=find_browser("", os.environ), args=["--no-sandbox", LOOPBACK_ONLY]
         )
         found = Visit(a, browser, complaints)
         await found.open_context()

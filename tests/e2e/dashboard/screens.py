@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from hermes.core.ledger import Account, Entry
 from tests.e2e.dashboard.conftest import Visit, visit
 from tests.kit import Gate, call, say, status
 from tests.kit.dashboard import sign_in
@@ -22,7 +25,12 @@ ANSWER = (
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
-    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+    "phone": {
+        "color_scheme": "light",
+        "viewport": {"width": 390, "height": 844},
+        "has_touch": True,
+        "is_mobile": True,
+    },
 }
 
 
@@ -33,7 +41,38 @@ async def take_picture(v: Visit, look: str, name: str) -> None:
 
 
 PAGES = ("now", "usage", "schedule", "knowledge", "connections", "settings", "health")
+UPDATED = """async () => {
+  const main = document.querySelector('script[type=module]').src;
+  const data = await import(main.replace('main.js', 'data.js'));
+  data.applyEvent('hello', { assets: 'another' });
+}"""
 BUDGET = {"daily_usd": 5, "session_usd": 1}
+
+
+MODELS = (("anthropic", "claude-sonnet"), ("openrouter", "qwen3-coder"), ("openai", "gpt-mini"))
+
+
+async def spend_money(v: Visit) -> None:
+    """Calls of the last thirty days, more of some models than of others."""
+    ledger = v.api.server.runtime.store.ledger
+    for n in range(90):
+        day = (datetime.now(UTC) - timedelta(days=n // 3)).strftime("%Y-%m-%d")
+        provider, model = MODELS[n % 3]
+        account = Account(f"s{n % 7}", f"s{n % 7}", purpose=("main", "title")[n % 2])
+        ledger.settle_call(
+            Entry(
+                time.time_ns() - n * 28_800 * 10**9,
+                day,
+                account,
+                provider,
+                model,
+                input=20_000 + 5_000 * (n % 11),
+                output=900 + 100 * (n % 7),
+                cache_read=15_000,
+                cost=(1.9, 0.7, 0.2)[n % 3] * (0.3 + n * 7 % 10 / 10),
+                seconds=4.0,
+            )
+        )
 
 
 async def take_pictures(look: str, options: dict[str, Any]) -> None:
@@ -58,12 +97,14 @@ async def take_pictures(look: str, options: dict[str, Any]) -> None:
             await v.open_context(**options)
             job = {"schedule": "daily 09:00", "prompt": "Sum up the mail of the night."}
             await (await sign_in(v.api)).post("/api/jobs", job)
+            await spend_money(v)
             await take_talk(v, look)
             for name in PAGES:
                 await v.page.goto(f"{v.api.url}/#/{name}")
                 await v.page.locator(".content > *").first.wait_for()
                 await take_picture(v, look, name)
             await take_settings(v, look)
+            await take_parts(v, look)
             await v.page.goto(f"{v.api.url}/#/schedule")
             await v.page.get_by_role("button", name="Edit: ").click()
             await take_picture(v, look, "job")
@@ -92,6 +133,47 @@ async def take_talk(v: Visit, look: str) -> None:
     await v.send("Fix it and push.")
     await page.get_by_role("button", name="Allow once").wait_for()
     await take_picture(v, look, "approval")
+
+
+async def take_parts(v: Visit, look: str) -> None:
+    """What opens inside pages, what loads, and what an update says."""
+    page = v.page
+    for name, button in (("browsers", "Signed-in browsers"), ("file", "File")):
+        await page.goto(f"{v.api.url}/#/settings")
+        await page.reload()
+        await page.get_by_role("button", name=button, exact=True).click()
+        await take_picture(v, look, name)
+    await page.goto(f"{v.api.url}/#/knowledge")
+    await page.get_by_role("button", name="Open: research").click()
+    await take_picture(v, look, "skill")
+    await page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    if look == "phone":
+        await page.get_by_role("button", name="Menu").click()
+    await page.get_by_role("searchbox", name="Search conversations").fill("nightly")
+    await page.get_by_role("heading", name="message").wait_for()
+    await take_picture(v, look, "search")
+    await page.locator(".session a").last.click()
+    await page.get_by_role("article", name="You").first.wait_for()
+    await page.get_by_role("button", name="More").click()
+    await take_picture(v, look, "menu")
+    await page.get_by_role("button", name="Find find words").click()
+    await page.get_by_role("searchbox", name="Find in this conversation").fill("locale")
+    await take_picture(v, look, "find")
+    held = asyncio.Event()
+
+    async def hold(route: Any) -> None:
+        await held.wait()
+        await route.continue_()
+
+    await page.route("**/api/usage*", hold)
+    await page.goto(f"{v.api.url}/#/usage")
+    await page.locator(".skeleton").first.wait_for()
+    await page.wait_for_timeout(600)
+    await page.screenshot(path=OUT / f"loading-{look}.png")
+    held.set()
+    await page.evaluate(UPDATED)
+    await page.get_by_text("Hermes was updated.").wait_for()
+    await take_picture(v, look, "updated")
 
 
 async def take_states(look: str, options: dict[str, Any]) -> None:
@@ -126,7 +208,7 @@ async def take_states(look: str, options: dict[str, Any]) -> None:
             if look == "phone":
                 await page.get_by_role("button", name="Menu").click()
                 await take_picture(v, look, "drawer")
-                await page.get_by_role("button", name="Close").click()
+                await page.get_by_role("button", name="Close").click(position={"x": 380, "y": 400})
             await v.context.set_offline(offline=True)
             v.api.server.services.dashboard.end_feeds()  # type: ignore[union-attr]
             await page.get_by_text("Connection lost. Trying").wait_for()

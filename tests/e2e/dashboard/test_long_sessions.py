@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from playwright.async_api import expect
+
 from hermes.core.message import Message, Text, user_message
 from hermes.core.store import SessionMeta
 from tests.e2e.dashboard.conftest import visit
@@ -41,6 +43,23 @@ async def test_a_long_session_is_read_to_the_top_and_back(tmp_path: Path) -> Non
         assert await page.get_by_role("article").count() <= 150
         await page.get_by_role("button", name="Jump to latest").click()
         await last.wait_for()
+
+
+async def test_the_outline_of_a_long_session_begins_with_the_latest_rows(tmp_path: Path) -> None:
+    async with visit(tmp_path) as v:
+        store = v.api.server.runtime.store.sessions
+        meta = SessionMeta("long", source="cli", cwd=str(tmp_path), title="A long one")
+        await store.append("long", _make_messages(), create=meta)
+        page = v.page
+        await page.goto(f"{v.api.url}/#/c/long")
+        rows = page.locator(".outline li")
+        await expect(rows).to_have_count(100, timeout=90_000)
+        await expect(rows.last).to_have_text(f"question {_COUNT // 2 - 1}")
+        await page.get_by_role("button", name="Show earlier").click()
+        await expect(rows).to_have_count(200)
+        await rows.first.get_by_role("button").click()
+        number = _COUNT // 2 - 200
+        await page.locator(f"article[data-seq='{2 * number}']").wait_for()
 
 
 async def test_reading_above_a_growing_answer_stays_in_place(tmp_path: Path) -> None:

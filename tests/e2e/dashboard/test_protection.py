@@ -14,7 +14,7 @@ from hermes.config.paths import log_file
 from hermes.core.message import Message, Target, Text, ToolCall, ToolReturn, user_message
 from hermes.core.store import SessionMeta
 from tests.e2e.dashboard.conftest import Visit, visit
-from tests.kit import call, say
+from tests.kit import call, say, status
 from tests.kit.dashboard import sign_in
 
 _SCRIPTS = (
@@ -146,6 +146,49 @@ async def test_nothing_that_was_written_becomes_an_element(tmp_path: Path) -> No
             assert await page.locator(_FORBIDDEN).count() == 0, name
         assert await page.locator("#app").count() == 1
         assert foreign == []
+
+
+_IMAGE = "<img src=x onerror=alert(1)>"
+
+
+async def test_names_of_files_failures_questions_and_skills_stay_text(tmp_path: Path) -> None:
+    asked = {"question": f"Which {_IMAGE}?", "choices": [_IMAGE, "<script>alert(1)</script>"]}
+    steps = [
+        call(("c1", "write_file", {"path": f"{_IMAGE}.txt", "content": _IMAGE})),
+        call(("c2", "terminal", {"command": f"git push '{_IMAGE}'"})),
+        call(("c3", "clarify", asked)),
+        status(400, {"error": {"message": f"refused {_IMAGE}"}}),
+    ]
+    servers = {"mcp_servers": {"files": {"command": f"no-such {_IMAGE}"}}}
+    async with visit(tmp_path, steps, config=servers) as v:
+        page, skill = v.page, v.api.home.path / "skills" / "odd" / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: odd\ndescription: '{_IMAGE}'\n---\n\n{_IMAGE}\n")
+        chooser = page.locator("input[type=file]")
+        file = {"name": f"{_IMAGE}.csv", "mimeType": "text/csv", "buffer": b"a"}
+        await chooser.set_input_files(file)
+        await page.get_by_role("button", name=f"{_IMAGE}.csv").wait_for()
+        await v.send("go")
+        await page.get_by_role("button", name="Deny").wait_for()
+        assert await page.locator(_FORBIDDEN).count() == 0
+        await page.get_by_role("button", name="Deny").click()
+        await page.get_by_role("group", name="Hermes asks").get_by_text("Which <img").wait_for()
+        assert await page.locator(_FORBIDDEN).count() == 0
+        await page.get_by_role("button", name=_IMAGE, exact=True).click()
+        await page.get_by_role("alert").get_by_text(_IMAGE).wait_for()
+        panel = page.get_by_role("complementary", name="Details")
+        await panel.get_by_role("button", name=f"{_IMAGE}.txt").click()
+        await page.get_by_role("dialog").get_by_text(f"+{_IMAGE}").wait_for()
+        assert await page.locator(_FORBIDDEN).count() == 0
+        for name, shown in (("knowledge", "odd"), ("connections", "files"), ("now", "failed")):
+            await page.goto(f"{v.api.url}/#/{name}")
+            await page.reload()
+            await page.locator(".content").get_by_text(shown, exact=True).first.wait_for()
+            assert await page.locator(_FORBIDDEN).count() == 0, name
+        await page.goto(f"{v.api.url}/#/knowledge")
+        await page.get_by_role("button", name="Open: odd").click()
+        await page.get_by_role("dialog", name="odd").get_by_text(_IMAGE).first.wait_for()
+        assert await page.locator(_FORBIDDEN).count() == 0
 
 
 async def test_a_framed_page_stays_empty(tmp_path: Path) -> None:

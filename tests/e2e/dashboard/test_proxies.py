@@ -20,6 +20,7 @@ from tests.e2e.dashboard.conftest import Visit, visit
 from tests.kit import say
 
 PREFIX = "/hermes/"
+DOCS = Path(__file__).parents[3] / "docs" / "dashboard.md"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 
 
@@ -98,6 +99,8 @@ async def _talk_through(v: Visit, address: str) -> None:
 def _configure_nginx(folder: Path, port: int, target: str) -> Path:
     """The lines of docs/dashboard.md, in a configuration that runs on its own."""
     file = folder / "nginx.conf"
+    lines = DOCS.read_text().partition("# nginx\n")[2].partition("```")[0]
+    assert "proxy_pass http://127.0.0.1:8642/;" in lines and f"location {PREFIX} {{" in lines
     places = "\n".join(
         f"  {name}_temp_path {folder}/{name};"
         for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -112,13 +115,7 @@ http {{
 {places}
   server {{
     listen 127.0.0.1:{port};
-    location {PREFIX} {{
-      proxy_pass {target}/;
-      proxy_http_version 1.1;
-      proxy_set_header Host $host;
-      proxy_buffering off;
-      client_max_body_size 25m;
-    }}
+{lines.replace("http://127.0.0.1:8642", target)}
   }}
 }}
 """)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from hermes.core.message import Message, Text, user_message
 from hermes.core.store import SessionMeta
 from tests.e2e.dashboard.conftest import visit
 from tests.e2e.dashboard.firefox import open_firefox
+from tests.kit import say
 from tests.kit.api import Api, api
 from tests.kit.dashboard import ON
 
@@ -74,6 +76,81 @@ new Promise(async done => {
   done({ worst, most, measured, first, last });
 })
 """.replace("STEPS", str(STEPS)).replace("LAST", str(COUNT - 1))
+
+
+FOLLOW = """
+new Promise(async done => {
+  const log = document.querySelector('.log');
+  const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
+  const until = async found => { while (!found()) await frame(); };
+  const id = location.hash.split('/')[2];
+  const send = n => fetch(`api/sessions/${id}/turns`, { method: 'POST', headers: {
+    'X-Hermes-Page': localStorage.getItem('hermes-page'), 'Content-Type': 'application/json' },
+    body: JSON.stringify({ client_id: `c${n}`, content: `write ${n}` }) });
+  const shown = n => [...document.querySelectorAll('article.hermes[data-seq]')].filter(
+    a => a.textContent.includes('last word')).length === n;
+  // At the end it stays at the end, whatever is written.
+  log.scrollTop = 0;
+  let far = 0;
+  await send(1);
+  await until(() => { far = Math.max(far, Math.abs(log.scrollTop)); return shown(1); });
+  await frame();
+  const last = [...document.querySelectorAll('article')].pop().getBoundingClientRect().bottom;
+  const atEnd = last <= log.getBoundingClientRect().bottom + 1;
+  // Above, what is read does not move.
+  const mark = document.querySelector('article[data-seq="36"]');
+  mark.scrollIntoView();
+  for (let n = 0; n < 10; n++) await frame();
+  const top = mark.getBoundingClientRect().top;
+  let moved = 0;
+  await send(2);
+  await until(() => {
+    moved = Math.max(moved, Math.abs(mark.getBoundingClientRect().top - top));
+    return document.querySelectorAll('[data-partial]').length === 0 && shown(2);
+  });
+  done({ far, atEnd, moved, seq: Number(mark.dataset.seq) });
+})
+"""
+WORDS = ["word " * 40 for _ in range(60)] + ["last word"]
+
+
+def _check_follow(found: dict[str, Any]) -> None:
+    print(found)
+    assert found["atEnd"] and found["far"] <= 2, found
+    assert found["moved"] <= 2, found
+
+
+async def _store_short_session(a: Api, cwd: Path) -> None:
+    messages: list[Message] = []
+    for n in range(20):
+        messages.append(user_message(f"question {n}"))
+        messages.append(Message("assistant", (Text(f"answer {n}\n\n" + "line\n\n" * (n % 7)),)))
+    meta = SessionMeta("short", source="cli", cwd=str(cwd), title="A short one")
+    await a.server.runtime.store.sessions.append("short", messages, create=meta)
+
+
+async def test_a_growing_answer_is_followed_or_leaves_the_reader_alone(tmp_path: Path) -> None:
+    async with visit(tmp_path, then=say(*WORDS).slow(0.005)) as v:
+        await _store_short_session(v.api, tmp_path)
+        await v.page.goto(f"{v.api.url}/#/c/short")
+        await v.page.locator("article[data-seq='39']").wait_for()
+        _check_follow(await v.page.evaluate(FOLLOW))
+
+
+@pytest.mark.skipif(FIREFOX is None, reason="Firefox is not installed")
+async def test_a_growing_answer_in_firefox(tmp_path: Path) -> None:
+    assert FIREFOX is not None
+    async with (
+        api(tmp_path, then=say(*WORDS).slow(0.005), config=ON) as a,
+        open_firefox(FIREFOX, tmp_path / "profile") as firefox,
+    ):
+        await _store_short_session(a, tmp_path)
+        code = await create_code(a.server.runtime.store.objects)
+        await firefox.open(f"{a.url}/#code={code}")
+        await firefox.wait_for("document.querySelector('[data-state=live]') !== null")
+        await firefox.run("(location.hash = '#/c/short', true)")
+        await firefox.wait_for("document.querySelector('[data-seq=\"39\"]') !== null")
+        _check_follow(await firefox.run(FOLLOW))
 
 
 async def _store_long_session(a: Api, cwd: Path) -> None:

@@ -63,6 +63,21 @@ async def test_a_setting_is_changed_refused_and_undone(tmp_path: Path) -> None:
         await expect(days).to_have_value("30", timeout=90_000)
 
 
+async def test_a_list_is_written_line_by_line(tmp_path: Path) -> None:
+    async with visit(tmp_path) as v:
+        page = await _open(v, "settings/Safety")
+        field = page.get_by_role("textbox", name="sandbox.network.allow")
+        await field.focus()
+        await page.keyboard.type("one.example")
+        await page.keyboard.press("Enter")
+        await page.keyboard.type("two.example")
+        await page.get_by_text("one.example, two.example").wait_for()
+        await _save(page)
+        await page.get_by_text("Unsaved changes").wait_for(state="detached")
+        written = (v.api.home.path / "config.yaml").read_text()
+        assert "one.example" in written and "two.example" in written
+
+
 async def test_a_key_is_set_and_never_shown_again(tmp_path: Path) -> None:
     async with visit(tmp_path) as v:
         page = await _open(v, "settings/Models")

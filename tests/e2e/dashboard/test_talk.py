@@ -15,6 +15,23 @@ RICH = (
     "```python\ndef add(a, b):\n    return a + b\n```\n\n- one\n- two\n"
 )
 
+FAST = """
+const real = window.fetch;
+window.fetch = (path, options) => String(path).endsWith('api/web/session')
+  ? Promise.resolve({ ok: true, json: () => Promise.resolve({ principal: null }) })
+  : real(path, options);
+"""
+"""An answer that is there before the first frame."""
+
+
+async def test_the_page_shows_an_answer_that_comes_before_its_first_frame(tmp_path: Path) -> None:
+    async with visit(tmp_path) as v:
+        context = await v.make_context()
+        page = await context.new_page()
+        await page.add_init_script(FAST)
+        await page.goto(v.api.url)
+        await page.get_by_role("textbox", name="Sign-in code").wait_for(timeout=20_000)
+
 
 async def test_the_first_visit_asks_for_a_code(tmp_path: Path) -> None:
     async with visit(tmp_path) as v:
@@ -50,6 +67,24 @@ async def test_a_turn_with_tools_and_rich_text(tmp_path: Path) -> None:
         await v.page.reload()
         await v.wait_until_answered("A heading")
         await v.page.get_by_role("article", name="You").get_by_text("Make a file.").wait_for()
+
+
+async def test_a_first_load_of_talk_is_light(tmp_path: Path) -> None:
+    """Everything that is asked for before the page is ready, the stream of events included."""
+    async with visit(tmp_path) as v:
+        page = await v.open_page()
+        session = await v.context.new_cdp_session(page)
+        await session.send("Network.enable")
+        await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        asked, sizes = list[str](), list[int]()
+        page.on("request", lambda request: asked.append(request.url))
+        session.on("Network.loadingFinished", lambda e: sizes.append(e["encodedDataLength"]))
+        await page.goto(f"{v.api.url}/#/talk")
+        await v.wait_until_live(page)
+        await page.get_by_text("No conversations yet.").wait_for()
+        await page.wait_for_timeout(500)
+        assert len(asked) <= 14, asked
+        assert sum(sizes) <= 60_000
 
 
 async def test_an_approval_is_given_and_denied(tmp_path: Path) -> None:
@@ -112,6 +147,36 @@ async def test_a_session_is_renamed_pinned_and_deleted_with_undo(tmp_path: Path)
         await page.get_by_role("button", name="Delete").click()
         await page.get_by_role("button", name="Undo").click()
         await page.get_by_role("link", name="A better name").wait_for()
+
+
+async def test_a_session_is_deleted_after_a_while_unless_the_page_is_left(tmp_path: Path) -> None:
+    async with visit(tmp_path, then=say("Yes.")) as v:
+        page, sessions = v.page, v.api.server.runtime.store.sessions
+        await page.clock.install()
+        await page.reload()
+        await v.wait_until_live()
+        await v.send("hello")
+        await v.wait_until_answered("Yes.")
+        session = page.url.rpartition("/")[2]
+        row = page.locator(".session", has=page.get_by_role("link", name="hello"))
+
+        async def delete() -> None:
+            await row.hover()
+            await row.locator("summary").click()
+            await row.get_by_role("button", name="Delete").click()
+            await row.wait_for(state="detached")
+
+        await delete()
+        await page.clock.fast_forward(7000)
+        await page.reload()
+        await row.wait_for()
+        await page.clock.fast_forward(9000)
+        assert await sessions.get_meta(session) is not None
+        await delete()
+        async with page.expect_response(lambda r: r.request.method == "DELETE") as deleted:
+            await page.clock.fast_forward(9000)
+        assert (await deleted.value).status == 200
+        assert await sessions.get_meta(session) is None
 
 
 async def test_a_terminal_session_is_resumed(tmp_path: Path) -> None:

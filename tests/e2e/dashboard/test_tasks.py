@@ -7,7 +7,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Locator, Page
+from playwright.async_api import Locator, Page, expect
 
 from hermes.core.message import Media, Message, Text, user_message
 from hermes.core.store import SessionMeta
@@ -288,6 +288,49 @@ async def test_everything_is_done_by_keyboard(tmp_path: Path) -> None:
         await page.get_by_role("option", name="push it").first.wait_for()
         await page.keyboard.press("Enter")
         await _check_log(v, "Denied, then.")
+
+
+async def test_a_letter_answers_only_in_the_card_that_has_the_focus(tmp_path: Path) -> None:
+    push = {"command": "git push origin main"}
+    steps = [call(("c1", "terminal", push)), say("Denied, then.")]
+    async with visit(tmp_path, steps) as v:
+        page = v.page
+        await v.send("push it")
+        deny = page.get_by_role("button", name="Deny")
+        await deny.wait_for()
+        await page.keyboard.press("d")
+        assert await page.get_by_role("textbox", name="Message").input_value() == "d"
+        await page.get_by_role("log", name="Conversation").focus()
+        await page.keyboard.press("d")
+        assert await deny.is_enabled()
+        await deny.focus()
+        await page.keyboard.press("Control+d")
+        assert await deny.is_enabled()
+        await page.keyboard.press("d")
+        await v.wait_until_answered("Denied, then.")
+
+
+async def test_the_drawer_of_a_phone_and_attached_files(tmp_path: Path) -> None:
+    async with visit(tmp_path, then=say("Seen.")) as v:
+        page = await v.open_context(viewport={"width": 390, "height": 844})
+        menu = page.get_by_role("button", name="Menu")
+        await menu.focus()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("button", name="New conversation")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(menu).to_be_focused()
+        await page.locator("input[type=file]").set_input_files(
+            {"name": "data.csv", "mimeType": "text/csv", "buffer": b"a,b\n"}
+        )
+        attached = page.get_by_role("button", name="data.csv")
+        await attached.click()
+        await attached.wait_for(state="detached")
+        await v.send("Look.")
+        await v.wait_until_answered("Seen.")
+        await page.get_by_role("button", name="More").click()
+        async with page.expect_download() as saved:
+            await page.get_by_role("button", name="Export: Markdown").click()
+        assert "Look." in Path(await (await saved.value).path()).read_text()
 
 
 async def _check_log(v: Visit, text: str) -> None:

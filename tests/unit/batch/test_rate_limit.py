@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 from hermes.batch.rate_limit import RateLimit, Rates
@@ -49,3 +50,37 @@ async def test_tokens_of_requests_and_answers_count() -> None:
     assert await list_starts(limit, clock, [40, 40]) == [0.0, 10.0]
     limit.charge(5)
     assert await list_starts(limit, clock, [4]) == [25.0]
+
+
+async def test_a_call_that_is_given_up_leaves_no_start_unused() -> None:
+    """Of a hundred that wait, only the next one has its start."""
+    clock = Clock()
+    reached = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        if clock.now == 100.0:
+            reached.set()
+            await asyncio.Event().wait()
+        clock.now += seconds
+
+    limit = RateLimit(Rates.per_minute(60, None), clock=clock.read, sleep=sleep)
+    await limit.admit(1)
+    waiting = [asyncio.create_task(limit.admit(1)) for _ in range(100)]
+    await reached.wait()
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    clock.now += 0.5
+    await limit.admit(1)
+    assert clock.now - 100.0 < 2.2
+
+
+async def test_a_late_start_does_not_delay_those_after_it() -> None:
+    clock = Clock()
+
+    async def sleep_long(seconds: float) -> None:
+        clock.now += seconds + 0.02
+
+    limit = RateLimit(Rates.per_minute(600, None), clock=clock.read, sleep=sleep_long)
+    starts = await list_starts(limit, clock, [1] * 101)
+    assert starts[-1] < 100 * 0.103 + 0.05

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes.batch.distributions import BUILT_IN, choose_toolsets
-from hermes.batch.trajectories import Format, Trajectory, format_trajectory
+from hermes.batch.trajectories import Format, Trajectory, count_calls, format_trajectory
 from hermes.core.message import (
     Media,
     Message,
@@ -86,6 +86,10 @@ def test_the_originals_format() -> None:
             (Thinking(" own \n", extra={"field": "reasoning_content"}), Text("c")),
             "<think>\n own \n\n</think>\nc",
         ),
+        (
+            (Thinking("own", extra={"field": "reasoning_content"}), Thinking("in tags"), Text("c")),
+            "<think>\nown\n</think>\nc",
+        ),
         ((Text("a <think>b</think> c"),), "a <think>b</think> c"),
         ((), "<think>\n</think>"),
         (
@@ -106,14 +110,35 @@ def test_images_in_the_originals_format() -> None:
         ToolReturn("a", "browser", (Text("a red square"), picture)),
         ToolReturn("b", "browser", (picture,)),
         ToolReturn("c", "browser", ()),
+        ToolReturn("d", "browser", (Text(""),)),
     )
-    asked = Message("assistant", tuple(ToolCall(id, "browser", "{}") for id in "abc"))
+    asked = Message("assistant", tuple(ToolCall(id, "browser", "{}") for id in "abcd"))
     line = write_line("hermes", (user_message("p", picture), asked, Message("tool", results)))
     assert line["conversations"][1] == {"from": "human", "value": "p"}
     value = line["conversations"][3]["value"]
     rows = [json.loads(text) for text in value.splitlines() if text.startswith("{")]
     texts = [row["content"] for row in rows]
-    assert texts == ["a red square", "[multimodal tool result]", ""]
+    assert texts == ["a red square", "[multimodal tool result]", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_failure"),
+    [
+        ('{"error": "it broke"}', True),
+        ('{"error": null, "success": true}', False),
+        ('{"success": false}', True),
+        ("Error: no such thing", True),
+        ("no error: here", False),
+        ('{"error": torn', False),
+        ("", False),
+    ],
+)
+def test_tools_of_others_say_that_they_failed(text: str, *, is_failure: bool) -> None:
+    """Built-in ones may print such a text although they did what they were asked."""
+    for name, wanted in (("probe", is_failure), ("terminal", False)):
+        asked = Message("assistant", (ToolCall("a", name, "{}"),))
+        done = Message("tool", (ToolReturn("a", name, (Text(text),)),))
+        assert count_calls((asked, done))[name].failure == wanted
 
 
 def test_the_openai_format() -> None:

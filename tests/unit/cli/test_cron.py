@@ -84,3 +84,9 @@ def test_a_target_that_nothing_delivers_to_is_said(cron: Cron) -> None:
     assert "results are sent to home while" in cron("add", "1h", "x", "--deliver", "local,home")
     (row,) = json.loads(cron("list", "--json"))
     assert row["deliver"] == ["local", "home"] and row["state"] == "active"
+
+
+def test_a_skill_that_is_missing_is_said(cron: Cron) -> None:
+    told = cron("add", "daily 09:00", "look", "--skill", "code-review", "--skill", "nosuch")
+    assert "There is no skill nosuch. Runs fail until it is installed." in told
+    assert "timeout: 30m\n" in cron("show", told.split()[0])

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from hermes.core.store import MailboxChange
-from hermes.gateway.adapter import Capabilities, Part, PlainPlatform, Receiver, SendFailure, Target
+from hermes.gateway.adapter import (
+    Capabilities,
+    Part,
+    PlainPlatform,
+    Platform,
+    Receiver,
+    SendFailure,
+    Target,
+)
 from hermes.gateway.outbox import Outbox
 from hermes.store.sqlite import SqliteStore
 from hermes.store.tables.mailbox import SqlMailbox
@@ -86,7 +94,7 @@ class GatedMailbox(SqlMailbox):
 class Delivery:
     """An outbox, the platform it sends to, and its mailbox."""
 
-    def __init__(self, store: SqliteStore, platform: GatedPlatform) -> None:
+    def __init__(self, store: SqliteStore, platform: Any, name: str = NAME) -> None:
         self.store = store
         self.platform = platform
         self.events = Events()
@@ -96,7 +104,7 @@ class Delivery:
         self.mailbox.gate.set()
         self.mailbox.fail = lambda change: None
         self.tasks: set[asyncio.Task[None]] = set()
-        self.outbox = Outbox(store.mailbox, {NAME: platform}, self.events, self.spawn)
+        self.outbox = Outbox(store.mailbox, {name: platform}, self.events, self.spawn)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -106,15 +114,22 @@ class Delivery:
     async def until_sent(self) -> list[str]:
         """What the chat shows when everything has gone out."""
         assert await self.outbox.wait_until_sent(90)
-        return self.platform.shown
+        shown: list[str] = self.platform.shown
+        return shown
 
 
 @asynccontextmanager
 async def delivery(folder: Path, **capabilities: Any) -> AsyncIterator[Delivery]:
+    settings = {"edits": True, "pace": 0.0, "group_pace": 0.0, **capabilities}
+    async with open_delivery(folder, NAME, GatedPlatform(Capabilities(**settings))) as made:
+        yield made
+
+
+@asynccontextmanager
+async def open_delivery(folder: Path, name: str, platform: Platform) -> AsyncIterator[Delivery]:
     store = SqliteStore(folder / "hermes.db")
     store.open()
-    settings = {"edits": True, "pace": 0.0, "group_pace": 0.0, **capabilities}
-    made = Delivery(store, GatedPlatform(Capabilities(**settings)))
+    made = Delivery(store, platform, name)
     try:
         async with asyncio.timeout(90):
             yield made

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.gateway.content.discord_markup import escape_discord, render_discord
-from hermes.gateway.content.markup import render_html
+from hermes.gateway.content.markup import BARE_LINKS, render_html
 from hermes.gateway.content.signal_markup import render_signal
 from hermes.gateway.content.slack_markup import count_slack, escape_slack, render_slack
+from hermes.gateway.content.web_markup import render_web_html
 from hermes.gateway.content.whatsapp_markup import render_whatsapp
 from tests.kit.discord import read_discord
 from tests.kit.slack import read_slack
@@ -113,6 +116,27 @@ def test_g18_markup_is_rendered_and_everything_else_is_data(
 ) -> None:
     assert render_discord(text) == discord
     assert slack is None or render_slack(text) == slack
+
+
+@pytest.mark.parametrize(
+    "render", [render_html, render_discord, render_slack, render_whatsapp, render_web_html]
+)
+def test_g18_bare_links_say_where_they_lead(render: Callable[[str], str]) -> None:
+    token = BARE_LINKS.set(True)
+    try:
+        for text in (
+            "[a b](https://e.x/a_b)",
+            "[a b](<https://e.x/a_b>)",
+            '[a b](https://e.x/a_b "t")',
+            "![a b](https://e.x/a_b)",
+            "**[a b](https://e.x/a_b)**",
+        ):
+            shown = render(text)
+            assert "a b" in shown and "(https://e.x/a_b)" in shown.replace("\\", ""), shown
+            assert "<a " not in shown and "|" not in shown and "](" not in shown
+        assert render("<https://e.x/a_b>").count("e.x") == 1
+    finally:
+        BARE_LINKS.reset(token)
 
 
 def test_slack_counts_entities() -> None:

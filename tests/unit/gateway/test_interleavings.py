@@ -162,6 +162,31 @@ async def test_an_edit_that_is_too_long_is_cut(tmp_path: Path) -> None:
         assert " ".join(await d.until_sent()).split() == words.split()
 
 
+async def test_only_the_part_that_is_lost_is_sent_again(tmp_path: Path) -> None:
+    async with delivery(tmp_path, longest_part=20) as d:
+        reply = await d.outbox.post(NAME, CHAT, Content("the first part here the second"))
+        assert await d.until_sent() == ["the first part here", "the second"]
+        d.platform.fail = refuse("edit_lost")
+        await d.outbox.revise(reply, Content("the first part here the second, changed"))
+        assert await d.until_sent() == [
+            "the first part here",
+            "the second",  # the platform says that it is gone
+            "the second, changed",
+        ]
+
+
+async def test_a_repeated_part_has_room_for_its_mark_when_it_grows(tmp_path: Path) -> None:
+    async with delivery(tmp_path, longest_part=60) as d:
+        d.platform.fail = refuse("ambiguous")
+        reply = await d.outbox.post(NAME, CHAT, Content("word0"))
+        assert await d.until_sent() == [f"{texts.REPEATED}\nword0"]
+        words = " ".join(f"word{n}" for n in range(20))
+        await d.outbox.revise(reply, Content(words))
+        shown = await d.until_sent()
+        assert max(map(len, shown)) <= 60
+        assert " ".join(shown).removeprefix(texts.REPEATED).split() == words.split()
+
+
 async def test_what_can_never_be_short_enough_is_given_up(tmp_path: Path) -> None:
     async with delivery(tmp_path) as d:
         d.platform.fail = lambda text: SendFailure("too_long", "too long")

@@ -3,75 +3,96 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 
 from hermes.app.commands import stop
+from hermes.cli.gateway import process
 from hermes.core.events import Approval
 from hermes.core.message import ToolCall
 from hermes.gateway import texts
+from hermes.gateway.adapter import ErrorCode
 from hermes.gateway.open_questions import describe_answer, redact_approval
+from hermes.gateway.process.state_file import GatewayState, PlatformState
 
+NO_CONTEXT = "This is a fresh conversation with no prior context.]"
 TABLE = {
-    texts.PAIRING_CODE.format(code="ABCD2345", platform="telegram"): (
-        "I don't know you yet. Your pairing code is ABCD2345 (valid for one hour).\n"
-        "The owner lets you in with: hermes pairing approve telegram ABCD2345"
+    process.RUNNING: "gateway running",
+    process.ALREADY_RUNNING.format(pid="N"): "already running (pid N)",
+    texts.RESTARTING: "♻️ Restarting.",
+    texts.BACK_AGAIN: "♻️ Back again.",
+    texts.DATABASE_DAMAGED.format(sessions="N", messages="M", lost="K", name="NAME"): (
+        "⚠️ The session database was damaged. Kept: N sessions, M messages; K messages are lost. "
+        "The damaged file is NAME."
+    ),
+    texts.SENDER.format(name="NAME"): "[NAME] ",
+    texts.PAIRING_CODE.format(code="CODE", platform="PLATFORM"): (
+        "I don't know you yet. Your pairing code is CODE (valid for one hour).\n"
+        "The owner lets you in with: hermes pairing approve PLATFORM CODE"
     ),
     texts.PAIRING_FULL: "Too many people are waiting to be let in. Try again later.",
     texts.PAIRED: "You are in. Write to me.",
+    texts.FRESH_NOTE.format(reason="REASON"): (
+        f"[System note: the user's previous session REASON. {NO_CONTEXT}"
+    ),
+    texts.REASON_SUSPENDED: "was stopped and suspended",
+    texts.REASON_IDLE: "expired due to inactivity",
+    texts.REASON_DAILY: "was reset by the daily schedule",
+    texts.NEW_SESSION.format(why="WHY", id="ID"): "◐ New session (WHY). /resume ID goes back.",
+    texts.WHY_SUSPENDED: "the previous one was stopped or interrupted",
+    texts.WHY_IDLE.format(span=texts.format_span(1440)): "no message for 24 h",
+    texts.format_span(30): "30 min",
+    texts.WHY_DAILY.format(hour=4): "daily reset at 4:00",
+    texts.CUT_OFF: "⚠️ Interrupted by a restart. What was done is kept; write to me to continue.",
+    texts.STALE.format(n="N"): (
+        "N older messages were not answered; send them again if they still matter."
+    ),
+    texts.REPEATED: "♻️ Possibly repeated:",
     texts.QUEUED: "⏳ Queued — I'll answer when the current task is done.",
     texts.STEERED: "⏩ Passed on to the running task.",
     texts.INTERRUPTING: "⚡ Interrupting the current task for your message.",
     texts.MANY_WAITING: "⏳ Many messages are waiting; I'll read the newest together.",
     texts.TURN_RUNNING: "A turn is running; /stop it first.",
-    texts.STOPPED_STARTING: (
-        "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
-    ),
     stop.STOPPED: (
         "⚡ Force-stopped. The session is suspended — your next message will start fresh."
     ),
+    texts.STOPPED_STARTING: (
+        "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
+    ),
     stop.IDLE: "No active task to stop.",
-    texts.ADMINS_ONLY.format(name="model"): "/model is for administrators.",
-    texts.RESTARTING: "♻️ Restarting.",
-    texts.BACK_AGAIN: "♻️ Back again.",
-    texts.CUT_OFF: ("⚠️ Interrupted by a restart. What was done is kept; write to me to continue."),
-    texts.STALE.format(n=3): (
-        "3 older messages were not answered; send them again if they still matter."
+    texts.ADMINS_ONLY.format(name="NAME"): "/NAME is for administrators.",
+    texts.PLATFORM_STATE.format(name="NAME", state="STATE"): "NAME: STATE",
+    texts.TOOL_LINE.format(tool="TOOL", what="WHAT"): "⚙️ TOOL: WHAT",
+    texts.FAILED_TURN.format(error="It failed."): "⚠️ It failed.",
+    texts.ATTACHMENT.format(path="PATH", type="TYPE", size="SIZE", name="NAME"): (
+        "[attachment: PATH (TYPE, SIZE bytes), named NAME]"
     ),
-    texts.REPEATED: "♻️ Possibly repeated:",
-    texts.DATABASE_DAMAGED.format(sessions=1, messages=2, lost=3, name="x.damaged"): (
-        "⚠️ The session database was damaged. Kept: 1 sessions, 2 messages; 3 messages are lost. "
-        "The damaged file is x.damaged."
+    texts.ATTACHMENT_MISSING.format(name="NAME", why="WHY"): (
+        "[attachment NAME was not fetched: WHY]"
     ),
-    texts.NEW_SESSION.format(why=texts.WHY_SUSPENDED, id="ID"): (
-        "◐ New session (the previous one was stopped or interrupted). /resume ID goes back."
-    ),
-    texts.WHY_IDLE.format(span=texts.format_span(1440)): "no message for 24 h",
-    texts.WHY_DAILY.format(hour=4): "daily reset at 4:00",
-    texts.FRESH_NOTE.format(reason=texts.REASON_IDLE): (
-        "[System note: the user's previous session expired due to inactivity. This is a fresh "
-        "conversation with no prior context.]"
-    ),
-    texts.REASON_SUSPENDED: "was stopped and suspended",
-    texts.REASON_DAILY: "was reset by the daily schedule",
-    texts.APPROVAL.format(reason="R", command="`C`", span=texts.format_span(5)): (
-        "⚠️ Approval needed: R\n`C`\n/approve or /deny. No answer in 5 min means no."
+    texts.VOICE.format(text="TEXT"): "[voice] TEXT",
+    texts.NOT_SENT.format(path="PATH"): "(not sent: PATH is outside this session's folder)",
+    texts.APPROVAL.format(reason="REASON", command="`C`", span=texts.format_span(5)): (
+        "⚠️ Approval needed: REASON\n`C`\n/approve or /deny. No answer in 5 min means no."
     ),
     texts.ALWAYS_SAVES.format(rules="R"): "Always saves the rule: R",
-    " ".join(texts.APPROVAL_LABELS.values()): "Allow once For this session Always Deny",
-    texts.FAILED_TURN.format(error="It failed."): "⚠️ It failed.",
-    texts.TOOL_LINE.format(tool="terminal", what="ls"): "⚙️ terminal: ls",
-    describe_answer("once", "Ann"): "✅ Allowed (once) by Ann",
-    describe_answer("deny", "Ann"): "❌ Denied by Ann",
+    texts.APPROVAL_LABELS["once"]: "Allow once",
+    texts.APPROVAL_LABELS["session"]: "For this session",
+    texts.APPROVAL_LABELS["always"]: "Always",
+    texts.APPROVAL_LABELS["deny"]: "Deny",
+    texts.NOT_YOURS.format(name="NAME"): "Only NAME or an administrator can answer this.",
+    describe_answer("once", "NAME"): "✅ Allowed (once) by NAME",
+    describe_answer("deny", "NAME"): "❌ Denied by NAME",
     texts.NOBODY_ANSWERED: "❌ Nobody answered",
-    texts.NOT_YOURS.format(name="Ann"): "Only Ann or an administrator can answer this.",
-    texts.ATTACHMENT.format(path="/p", type="t", size=5, name="n"): (
-        "[attachment: /p (t, 5 bytes), named n]"
+    " ".join(get_args(PlatformState)): "connecting connected retrying fatal stopped",
+    " ".join(get_args(GatewayState)): "starting running draining stopped",
+    " ".join(get_args(ErrorCode)): (
+        "unauthorized intents conflict unreachable unconfigured missing_dependency port_in_use "
+        "error"
     ),
-    texts.VOICE.format(text="t"): "[voice] t",
-    texts.ATTACHMENT_MISSING.format(name="n", why="w"): "[attachment n was not fetched: w]",
-    texts.NOT_SENT.format(path="/p"): "(not sent: /p is outside this session's folder)",
 }
+"""What is said, and the exact text that people and programs rely on."""
 
 
 OWN = frozenset(

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.skills.bundle import SkillBundle
+from hermes.skills.installer import SkillInstaller, refuse_download
 from hermes.skills.scan import is_blocked, scan_files
 from tests.kit import Home, run_hermes
 from tests.kit.skills import write_skill
@@ -284,3 +286,22 @@ async def test_inside_the_agent_nothing_is_changed(tmp_path: Path) -> None:
     for line in ("/memory add x", "/skills remove x", "/cron add 30m look", "/config timezone UTC"):
         ran = await run_hermes(["chat", "-q", line], home)
         assert ran.rc == 2 and "yourself" in ran.stderr, line
+
+
+def test_what_an_interrupted_installation_leaves_is_not_taken_for_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installer = SkillInstaller(tmp_path / "skills", refuse_download)
+    fetched = SkillBundle("deed", {"SKILL.md": GOOD.encode()}, "somewhere")
+    installer.quarantine_bundle(fetched)
+
+    def interrupt(self: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "rename", interrupt)
+        installer.place_bundle(fetched)
+    assert "deed" in installer.read_records() and installer.find_changes("deed")
+    installer.quarantine_bundle(fetched)
+    assert installer.place_bundle(fetched).startswith("installed deed sha256:")
+    assert not installer.find_changes("deed")

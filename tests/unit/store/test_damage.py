@@ -160,6 +160,62 @@ async def test_f67_one_bad_page_costs_only_its_own_rows(
     await store.close()
 
 
+async def test_f67_a_cut_file_keeps_every_whole_message(path: Path, raw_database: Raw) -> None:
+    """The rows of its sessions and the list of unused pages are behind the cut; new sessions get
+    the numbers of the lost ones and are none the worse for it."""
+    store = SqliteStore(path)
+    for i in range(60):
+        said = [user_message(f"{i} " + "x" * 300)] * 40
+        meta = SessionMeta(f"s{i}", title="t" * (900 * (i > 10)), system="frozen")
+        await store.sessions.append(f"s{i}", said, create=meta)
+    for i in range(30, 60):
+        await store.sessions.delete(f"s{i}")
+    await store.close()
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    pages = db.execute("SELECT name, pagetype, pageno, ncell FROM dbstat").fetchall()
+    db.close()
+    rows = [int(str(no)) for name, kind, no, _ in pages if (name, kind) == ("sessions", "leaf")]
+    cut = min(rows) - 1
+    whole = sum(
+        int(str(cells))
+        for name, kind, no, cells in pages
+        if (name, kind) == ("messages", "leaf") and int(str(no)) <= cut
+    )
+    with raw_database():
+        path.write_bytes(path.read_bytes()[: cut * 4096])
+    store = SqliteStore(path)
+    result = await store.maintenance.salvage()
+    assert result.messages >= whole > 100 and result.nameless and result.may_revive
+    assert "some of which you may have deleted" in result.summary
+    for i in range(70):
+        await store.sessions.append(
+            f"n{i}", [user_message("new")], create=SessionMeta(f"n{i}", system="another")
+        )
+        meta = await store.sessions.get_meta(f"n{i}")
+        assert meta and meta.system == "another"
+    assert not await store.maintenance.check_integrity()
+    await store.close()
+
+
+async def test_f67_a_message_that_only_its_reader_finds_damaged(path: Path) -> None:
+    """SQLite finds nothing wrong; what people are told to do keeps the rest of the session."""
+    await fill(path, 5, 10)
+    db = apsw.Connection(str(path))
+    db.execute("DROP TRIGGER messages_stay")
+    db.execute("UPDATE messages SET body = replace(body, '\"', x'01') WHERE seq = 2")
+    db.close()
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match="doctor --fix") as refused:
+        await store.sessions.load_messages("s")
+    check_sentence(refused.value, "damaged")
+    assert not await store.maintenance.check_integrity()
+    assert await store.maintenance.list_unreadable() == ["message 2 of session s cannot be read"]
+    result = await store.maintenance.salvage()
+    assert (result.messages, result.lost) == (4, 1)
+    assert len(await store.sessions.load_messages("s")) == 4
+    await store.close()
+
+
 async def test_f67_setting_aside_waits_for_no_living_neighbour(path: Path) -> None:
     other, store = SqliteStore(path), SqliteStore(path)
     await other.sessions.append("s", [user_message("x")], state="running", create=SessionMeta("s"))
@@ -186,6 +242,48 @@ asyncio.run(main())
     (notice,) = await store.wait_until_open()
     assert "may be missing" in notice
     await store.sessions.create(SessionMeta("works"))
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "is_told"),
+    [
+        (lambda data: b"", True),
+        (lambda data: data[: len(data) // 2], True),
+        (lambda data: data[:100] + b"\xff" * 8 + data[108:], True),
+        (lambda data: bytes(32) + data[32:], True),
+        (lambda data: data, False),
+    ],
+    ids=["empty", "cut", "overwritten", "without header", "whole"],
+)
+async def test_f67_a_damaged_wal_is_told(
+    path: Path, raw_database: Raw, damage: Callable[[bytes], bytes], is_told: bool
+) -> None:
+    """SQLite takes such a log for one that ends there. What a crash left of its index knows more;
+    not while another process is at work."""
+    code = """
+async def main():
+    await store.sessions.create(SessionMeta("s"))
+    for number in range(5):
+        await put(f"in the wal only {number}")
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+    killed = subprocess.run([sys.executable, "-c", PRELUDE + code, str(path)], check=False)
+    assert killed.returncode == -9
+    with raw_database():
+        wal = path.with_name("state.db-wal")
+        wal.write_bytes(damage(wal.read_bytes()))
+    store = SqliteStore(path)
+    notices = await store.wait_until_open()
+    assert [("may be missing" in notice) for notice in notices] == [True] * is_told
+    assert is_told or len(await store.sessions.load_messages("s")) == 5
+    other = SqliteStore(path)
+    assert not await other.wait_until_open()
+    await other.close()
+    await store.close()
+    store = SqliteStore(path)
+    assert not await store.wait_until_open(), "it is told once"
     await store.close()
 
 
@@ -312,6 +410,10 @@ async def test_f67_rows_are_salvaged_into_the_table_they_come_from(
             marks = ", ".join("?" * len(values))
             db.execute(f"INSERT INTO {table} VALUES ({marks})", values)
         before = {table: list(db.execute(f"SELECT * FROM {table}")) for table in tables}
+        columns = "n, id, source, key, cwd, title, model, parent, created, updated"
+        db.execute(
+            f"INSERT INTO sessions ({columns}) VALUES (7, 'x', '', '', '', '', '', '', 7, 7)"
+        )
         db.close()
     store = SqliteStore(path)
     await store.maintenance.salvage()

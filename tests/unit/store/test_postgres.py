@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from hermes.core.errors import StoreError
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
-from hermes.store.postgres.connection import open_connection
+from hermes.store.postgres.connection import PostgresConnection, open_connection
 from hermes.store.postgres.database import PostgresDatabase
+from hermes.store.postgres.lease import NodeLease
 from hermes.store.postgres.schema import SCHEMA_VERSION, migrate_database
 from hermes.store.postgres.store import PostgresStore
 from tests.kit.postgres import create_database, run_postgres
@@ -149,6 +152,52 @@ async def test_what_was_acknowledged_survives_crashes_of_the_server_once() -> No
             assert sorted(stored) == sorted(acknowledged)
 
 
+@pytest.mark.timeout(60)
+def test_a_group_with_a_large_message_does_not_wait_for_itself(url: str) -> None:
+    """The socket has no room for all of it, and results are read before the end of the group."""
+    body = os.urandom(5_000_000)
+    with open_connection(url) as raw:
+        db = PostgresConnection(raw).use_tenant(0)
+        with db.open_group():
+            for id in ("a", "b"):
+                sql = "INSERT INTO objects VALUES (0, 'k', ?, '', 0, 0, ?) RETURNING body"
+                assert db.execute(sql, (id, body)).fetchall() == [(body,)]
+        sizes = db.execute("SELECT octet_length(body) FROM objects").fetchall()
+    assert sizes == [(len(body),)] * 2
+
+
+REFUSALS = (
+    ("postgresql://x@/y?host={folder}", "away", "cannot be reached"),
+    ("not an address, hunter2", "io", "address of the database cannot be read"),
+    ("{nowhere}", "io", "The database does not exist"),
+    ("{stranger}", "io", "does not let this user in"),
+)
+
+
+@pytest.mark.parametrize(("address", "code", "said"), REFUSALS)
+def test_why_a_database_cannot_be_opened(
+    tmp_path: Path, postgres_server: str, address: str, code: str, said: str
+) -> None:
+    if address == "{nowhere}":
+        address = make_conninfo(postgres_server, dbname="nowhere")
+    elif address == "{stranger}":
+        address = make_conninfo(postgres_server, user="stranger")
+    lease = NodeLease(lambda: open_connection(address.format(folder=tmp_path)), "a", 10)
+    with pytest.raises(StoreError) as refused:
+        lease.describe_node({"roles": "worker"})
+    text = str(refused.value)
+    assert refused.value.code == code and said in text
+    assert len(text) <= 300 and "hunter2" not in text
+
+
+def test_a_connection_notices_a_server_that_is_gone(postgres_server: str) -> None:
+    with open_connection(postgres_server) as db:
+        assert db.info.get_parameters()["tcp_user_timeout"] == "15000"
+        assert db.info.get_parameters()["connect_timeout"] == "5"
+    with open_connection(make_conninfo(postgres_server, connect_timeout=9)) as db:
+        assert db.info.get_parameters()["connect_timeout"] == "9"
+
+
 async def test_a_server_that_is_away_is_said_to_be(tmp_path: Path) -> None:
     async with opened(f"postgresql://x@/y?host={tmp_path}") as make:
         store = make("node", patience=0)
@@ -184,7 +233,7 @@ def test_one_machine_imports_nothing_of_it(tmp_path: Path) -> None:
         "    await store.wait_until_open()\n"
         "    await store.close()\n"
         "asyncio.run(main())\n"
-        "bad = ('psycopg', 'procrastinate', 'hermes.store.postgres', 'hermes.cluster')\n"
+        "bad = ('psycopg', 'procrastinate', 'hermes.store.postgres', 'hermes.app.cluster')\n"
         "print([n for n in sys.modules if n.startswith(bad)])\n"
     )
     done = run_python(code, tmp_path)

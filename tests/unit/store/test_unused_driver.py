@@ -38,3 +38,16 @@ def test_commands_of_a_cluster_say_what_is_missing(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=90, env=env
     )
     assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+def test_a_worker_names_the_queues_that_there_are(tmp_path: Path) -> None:
+    code = (
+        "import sys; from hermes.cli.main import main;"
+        " sys.exit(main(['worker', '--queues', 'turns, node:a,turn']))"
+    )
+    env = {"HOME": str(tmp_path), "PATH": os.defpath}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=90, env=env
+    )
+    said = "hermes: worker: there is no queue turn: use turns, batch or node:NAME"
+    assert done.returncode == 2 and done.stderr.startswith(said), done.stderr

@@ -81,6 +81,8 @@ class Compressor:
         if failure.kind is Kind.CONTEXT_OVERFLOW:
             _learn_window(agent, turn, failure.limit, size)
         window = find_window(agent, turn)
+        if failure.limit and failure.limit >= _MIN_LIMIT:  # also where another is configured
+            window = min(window, failure.limit)
         if failure.limit and window >= _MIN_LIMIT and size < window:
             # It was expected to fit, so the estimate counts too few tokens.
             gauge.scale = min(_MAX_SCALE, gauge.scale * 1.05 * window / max(1, size))
@@ -146,8 +148,14 @@ def _answer_reserve(agent: Agent, window: int) -> int:
 
 def _learn_window(agent: Agent, turn: Turn, limit: int | None, size: int) -> None:
     """Learn the context window from an error: the limit it states, else less than what was sent."""
-    lessons = turn.lessons_for(agent.providers[turn.active].target)
+    provider = agent.providers[turn.active]
+    lessons = turn.lessons_for(provider.target)
     if limit is not None and limit >= _MIN_LIMIT:
         lessons.context = limit
     elif limit is None and size < find_window(agent, turn):
         lessons.context = max(2 * _ANSWER, int(size * 0.95))
+        if not provider.endpoint.has_configured_context:
+            log.info(
+                "sessions with %s get a context of %d tokens from now on: %d were refused",
+                *(provider.target.model, lessons.context, size),
+            )

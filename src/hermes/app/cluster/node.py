@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import json, structs
 
+from hermes.app.cluster.owner_streams import OwnerStreams
 from hermes.app.cluster.singleton import Serve, Singleton
 from hermes.config.load import Setup
 from hermes.config.paths import find_working_folder
@@ -32,10 +33,21 @@ CLUSTER_KEY = "HERMES_CLUSTER_KEY"
 EXIT_LATE = 75
 """The exit status of a node that was stopped for longer than its lease: it may be started again."""
 _RETRY_SECONDS = 0.5
+_MEASURE_SECONDS = 1.0
+"""Figures are asked for most when the database is slow: then the last ones are shown."""
 _SWEEP_SECONDS = 3600.0
 _WAKES_AT_A_TIME = 200
 """Sessions that are woken anew without a node having died."""
 log = logging.getLogger(__name__)
+
+
+class _TableCare:
+    """When what was last done."""
+
+    def __init__(self) -> None:
+        self.is_first = True
+        self.died = self.reaped = self.looked = time.monotonic()
+        self.swept = -_SWEEP_SECONDS
 
 
 def require_database(setup: Setup) -> str:
@@ -84,6 +96,7 @@ class ClusterNode:
         from hermes.store.postgres.shared.calls import PostgresCalls
         from hermes.store.postgres.shared.keys import PostgresKeys
         from hermes.store.postgres.shared.singletons import SingletonTable
+        from hermes.store.postgres.shared.turn_locks import TurnLocks
         from hermes.store.postgres.shared_limits import SharedLimits
         from hermes.store.postgres.store import open_postgres
 
@@ -98,10 +111,11 @@ class ClusterNode:
             patience=cluster.patience_seconds,
         )
         self.lease = self.store.database.lease
-        self.engine = ProcrastinateEngine(url, cluster.lease_seconds)
         self.notices = NodeNotices(url, self.lease.node)
+        self.engine = ProcrastinateEngine(url, cluster.lease_seconds, self.notices)
         rows = TenantDatabase(self.store.database, None)
         self.calls = PostgresCalls(rows)
+        self.turn_locks = TurnLocks(rows)
         self.inbox = PostgresInbox(
             rows,
             self.engine.defer,
@@ -111,6 +125,7 @@ class ClusterNode:
         self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
         cluster_key = setup.secrets.get(CLUSTER_KEY) or ""
         self.keys = PostgresKeys(self.store.database, cluster_key)
+        self.streams = OwnerStreams(self.lease.node, self._find_address)
         self.singletons: dict[str, Singleton] = {}
         self._singleton_table = SingletonTable(self.store.database, self.engine.defer)
         self.queue = QueueRecord()
@@ -176,44 +191,57 @@ class ClusterNode:
         self.singletons[name] = Singleton(name, serve, self._singleton_table, self.lease)
 
     async def bury_dead(self) -> None:
-        """Look for dead nodes as often as the lease is renewed: nothing of what they ran belongs to
+        """Clear up after dead nodes as soon as they are found: nothing of what they ran belongs to
         them any more, and others are woken for it."""
-        from hermes.store.postgres.inbox import has_unwoken, renew_wakes
-        from hermes.store.postgres.nodes import (
-            condemn_dead_owners,
-            delete_old_events,
-            remove_dead_owners,
-        )
+        loop, found = asyncio.get_running_loop(), asyncio.Event()
 
-        ask = self.lease.run_query
-        renew = partial(renew_wakes, defer=self.engine.defer)
-        renew_some = partial(renew, most=_WAKES_AT_A_TIME, of_tenant=1)
-        delete_old = partial(delete_old_events, hours=self.settings.events_hours)
-        is_first, swept = True, -_SWEEP_SECONDS
-        died = reaped = looked = time.monotonic()
+        def tell_loop() -> None:
+            loop.call_soon_threadsafe(found.set)
+
+        self.lease.on_dead = tell_loop
+        care = _TableCare()
         while True:
+            found.clear()
             try:
                 if self.lease.is_steady:  # otherwise the others could not renew theirs either
-                    dead = await asyncio.to_thread(ask, condemn_dead_owners)
-                    if dead or is_first:
-                        await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
-                        await asyncio.to_thread(self.store.database.run_apart, renew)
-                        is_first = False
-                    now, lease = time.monotonic(), self.lease.seconds
-                    died = now if dead else died
-                    # A worker counts as dead a little later than its node, if at all.
-                    if now - died < 2 * lease or now - reaped > lease:
-                        reaped = now
-                        await self.engine.reap()
-                    if now - looked > lease and await self.store.database.read(has_unwoken):
-                        await asyncio.to_thread(self.store.database.run_apart, renew_some)
-                    looked = now if now - looked > lease else looked
-                    if time.monotonic() - swept > _SWEEP_SECONDS:
-                        swept = time.monotonic()
-                        await asyncio.to_thread(self.store.database.run_apart, delete_old)
+                    await self._care_for_tables(care)
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
-            await asyncio.sleep(self.lease.seconds / 5)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.lease.seconds / 5):
+                    await found.wait()
+
+    async def _care_for_tables(self, care: _TableCare) -> None:
+        from hermes.store.postgres.inbox import has_unwoken, renew_wakes
+        from hermes.store.postgres.nodes import delete_old_events, remove_dead_owners
+        from hermes.store.postgres.shared.turn_locks import remove_dead_locks
+
+        database, lease = self.store.database, self.lease.seconds
+        dead = self.lease.take_dead()
+        if dead or care.is_first:
+            remove = partial(remove_dead_owners, owners=dead)
+            await asyncio.to_thread(self.lease.run_query, remove)
+            renew = partial(renew_wakes, defer=self.engine.defer)
+            for work in (remove_dead_locks, renew):
+                await asyncio.to_thread(database.run_apart, work)
+            care.is_first = False
+        now = time.monotonic()
+        care.died = now if dead else care.died
+        # A worker counts as dead a little later than its node, if at all.
+        if now - care.died < 2 * lease or now - care.reaped > 2 * lease:
+            care.reaped = now
+            await self.engine.reap()
+        if now - care.looked > lease:
+            care.looked = now
+            if await database.read(has_unwoken):
+                some = partial(
+                    renew_wakes, defer=self.engine.defer, most=_WAKES_AT_A_TIME, of_tenant=1
+                )
+                await asyncio.to_thread(database.run_apart, some)
+        if now - care.swept > _SWEEP_SECONDS:
+            care.swept = now
+            delete_old = partial(delete_old_events, hours=self.settings.events_hours)
+            await asyncio.to_thread(database.run_apart, delete_old)
 
     def open_folders(self, setup: Setup) -> SessionFolders | None:
         """The folders of sessions, where they are to follow them."""
@@ -235,8 +263,15 @@ class ClusterNode:
         """Look how much waits and how fast the database answers; without it nothing changes."""
         from hermes.store.postgres.nodes import measure_queue
 
-        with suppress(StoreError):
-            self.queue = await self.store.database.read(lambda db: measure_queue(db.db))
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_MEASURE_SECONDS):
+                self.queue = await self.store.database.read(lambda db: measure_queue(db.db))
+
+    async def _find_address(self, node: str) -> str:
+        """How to reach a living node; empty: it has not said so."""
+        from hermes.store.postgres.nodes import find_address
+
+        return await self.store.database.read(lambda db: find_address(db.db, node))
 
     def find_obstacle(self) -> str:
         """Why requests should go to other nodes; empty: nothing is in the way."""

@@ -35,7 +35,13 @@ class Singleton:
         self._free.set()
 
     async def announce(self) -> None:
-        await self._table.announce(self._name)
+        """Say that it is to be done by somebody, as soon as the database is there."""
+        while not self._leaving.is_set():
+            try:
+                return await self._table.announce(self._name)
+            except StoreError as error:
+                log.warning("%s is not served here yet: %s", self._name, error)
+            await self._pause(min(_RETRY_SECONDS, self._lease.seconds / 5))
 
     async def hold(self) -> None:
         """Do it as soon as no other node does, until this one leaves."""

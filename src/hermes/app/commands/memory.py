@@ -18,7 +18,7 @@ _CHANGING = frozenset({"add", "remove", "restore", "approve", "reject", "clear"}
     "memory",
     "show or change what the agent remembers",
     "[list | search WORDS | add [user] TEXT | remove ID | restore ID | pending | approve ID|all | "
-    "reject ID | clear]",
+    "reject ID | clear | status]",
     needs_model=False,
 )
 async def manage_memory(ctx: CommandContext, args: str) -> Reply:

@@ -39,12 +39,12 @@ def describe_skills(setup: Setup, cwd: Path, words: str = "") -> list[dict[str, 
     needs = make_needs(setup, select_tools(None, platform="cli", settings=setup.config.tools))
     rows: list[dict[str, Any]] = []
     for skill in search_skills(list_skills(setup, cwd), words):
-        row = {"name": skill.name, "description": skill.description, "source": skill.source}
-        row |= {"path": skill.folder}
+        row: dict[str, Any] = {"name": skill.name, "description": skill.description}
+        row |= {"source": skill.source, "path": skill.folder}
         if skill.problem:
             row["problem"] = skill.problem
         elif skill.name in setup.config.skills.disabled:
-            row["disabled"] = "true"
+            row["disabled"] = True
         elif unmet := needs.find_unmet(skill):
             row["unmet"] = unmet
         rows.append(row)

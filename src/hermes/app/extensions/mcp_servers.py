@@ -14,7 +14,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,8 +135,13 @@ class McpServers:
 
         found = read_config_section(self._section)
         sources: list[tuple[str, bytes, Path | None]] = []
-        with suppress(FileNotFoundError):
-            sources.append((_OWN_FILE, (self._setup.home / _OWN_FILE).read_bytes(), None))
+        own = self._setup.home / _OWN_FILE
+        try:
+            # Looked at before: a pipe would be waited for.
+            sources += [(_OWN_FILE, own.read_bytes(), None)] if own.is_file() else []
+        except OSError as error:
+            problem = f"{_OWN_FILE} could not be read ({error.strerror})"
+            found |= {_OWN_FILE: ServerConfig(_OWN_FILE, origin=_OWN_FILE, problem=problem)}
         for file in find_server_files(self._setup.home, cwd):
             sources.append((str(file.path), file.data, file.path.parent))
         for origin, data, folder in sources:

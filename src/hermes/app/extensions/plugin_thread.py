@@ -11,6 +11,8 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 Inbox: TypeAlias = "SimpleQueue[Callable[[], None] | None]"
+_EXITS = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError)
+"""What code may raise besides an Exception; here it would end a thread, a loop or a turn."""
 
 
 class PluginThread:
@@ -40,15 +42,19 @@ class PluginThread:
 
         def work() -> None:
             value: Any = None
-            error: Exception | None = None
+            error: Exception | None = RuntimeError("it ended its thread")
             try:
                 value = context.run(function)
+                error = None
             except StopIteration as stop:  # a future cannot hold one
                 error = RuntimeError(f"StopIteration: {stop}")
-            except (Exception, SystemExit) as raised:  # noqa: BLE001 - raised where it is awaited
-                error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
-            with suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(_settle_future, future, value, error)
+            except Exception as raised:  # noqa: BLE001 - raised where it is awaited
+                error = raised
+            except _EXITS as raised:
+                error = RuntimeError(repr(raised))
+            finally:
+                with suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(_settle_future, future, value, error)
 
         try:
             inbox = self._idle.pop()
@@ -69,29 +75,37 @@ class PluginThread:
     async def _run_coroutine(self, work: Coroutine[Any, Any, Any]) -> Any:
         guarded = _await_guarded(work)
         running = asyncio.run_coroutine_threadsafe(guarded, self._open_loop())
-        return await asyncio.wrap_future(running)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            mine = asyncio.current_task()
+            if mine is not None and mine.cancelling():
+                raise
+            raise RuntimeError("its event loop was stopped") from None
 
     def _open_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            _start_daemon(partial(_run_loop, self._loop), f"{self._name} loop")
+            _start_daemon(partial(self._run_loop, self._loop), f"{self._name} loop")
         return self._loop
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+        finally:
+            if self._loop is loop:  # the plugin has stopped it: the next call opens another
+                self._loop = None
+            loop.run_until_complete(_cancel_others())
+            loop.close()
 
     def close(self) -> None:
         self._is_closed = True
         while self._idle:
             self._idle.pop().put(None)
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._loop = None
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.run_until_complete(_cancel_others())
-        loop.close()
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            with suppress(RuntimeError):  # the plugin has stopped it
+                loop.call_soon_threadsafe(loop.stop)
 
 
 async def _cancel_others() -> None:
@@ -102,9 +116,24 @@ async def _cancel_others() -> None:
 
 
 async def _await_guarded(work: Coroutine[Any, Any, Any]) -> Any:
+    """What the work returns; whatever else than an Exception it raises becomes one."""
+    task = asyncio.ensure_future(_contain_exit(work))
+    try:
+        await asyncio.wait({task})
+    finally:
+        task.cancel()
+    if task.cancelled():
+        raise RuntimeError("CancelledError()")
+    error = task.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise RuntimeError(repr(error))
+    return task.result()
+
+
+async def _contain_exit(work: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await work
-    except SystemExit as error:  # it would end the loop
+    except (SystemExit, KeyboardInterrupt) as error:  # it would end the loop
         raise RuntimeError(repr(error)) from None
 
 

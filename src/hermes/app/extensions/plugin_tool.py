@@ -15,6 +15,7 @@ from hermes.core.provider import ToolSpec
 from hermes.core.tool import Risk, Tool, ToolContext, ToolResult, tool
 from hermes.tools.registry import ALL, is_allowed
 
+_MAX_RESULT = 10_000_000
 _EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -97,7 +98,10 @@ def make_plugin_tool(
             value = await call(dict(p.values), ctx)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of others
             raise ToolError(f"{name} failed: {type(error).__name__}: {error}") from None
-        return value if isinstance(value, str) else json.dumps(value, default=str)
+        found = value if isinstance(value, str) else json.dumps(value, default=str)
+        if len(found) > _MAX_RESULT:
+            raise ToolError(f"{name} returned {len(found)} characters, more than {_MAX_RESULT}.")
+        return found
 
     text = description or str(schema.get("description") or "") or name.replace("_", " ")
     made = tool(text, name=name, risk=risk, toolset=toolset)(run)

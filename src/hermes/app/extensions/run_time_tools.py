@@ -43,36 +43,37 @@ class SessionTools(Mapping[str, Tool[Any]]):
     hides one of the same name; the others are looked up only when a name is not selected."""
 
     def __init__(self, session: SessionTraits, sources: Sequence[RunTimeTools]) -> None:
-        self._selected = session.tools
+        self.selected = session.tools
         self._session = session
         self._sources = sources
         self._lists: tuple[tuple[Tool[Any], ...], ...] = ()
         self._made: dict[str, Tool[Any]] = {}
 
     def __getitem__(self, name: str) -> Tool[Any]:
-        return self._selected[name] if name in self._selected else self._list_made()[name]
+        return self.selected[name] if name in self.selected else self.list_made()[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._selected or name in self._list_made()
+        return name in self.selected or name in self.list_made()
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._selected
-        yield from self._list_made()
+        yield from self.selected
+        yield from self.list_made()
 
     def __len__(self) -> int:
-        return len(self._selected) + len(self._list_made())
+        return len(self.selected) + len(self.list_made())
 
     def __bool__(self) -> bool:
         return True
 
-    def _list_made(self) -> dict[str, Tool[Any]]:
+    def list_made(self) -> dict[str, Tool[Any]]:
+        """The tools that no module defines, by name."""
         lists = tuple([source.list_tools(self._session) for source in self._sources])
         if len(lists) != len(self._lists) or any(
             new is not old for new, old in zip(lists, self._lists, strict=True)
         ):
             self._lists = lists
             found = {tool.name: tool for tools in reversed(lists) for tool in tools}
-            hidden = {*self._selected, *self._session.absent}
+            hidden = {*self.selected, *self._session.absent}
             self._made = {n: t for n, t in sorted(found.items()) if n not in hidden}
         return self._made
 

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from hermes.core.untrusted_text import make_inert, reveal_hidden, wrap_text
 MAX_BYTES = 32 * 1024
 """The limit of all files together."""
 PERSONA = "SOUL.md"
+_NAMES = (*CONTEXT_FILES, *SKILL_FOLDERS, SERVER_FILE)
 _MAX_SKILL_BYTES = 20 << 20
 _MAX_SKILL_FILES = 4000
 _MAX_PERSONA_BYTES = 16 * 1024
@@ -72,31 +73,45 @@ class PromptNotes(Struct, frozen=True):
 def find_context_files(cwd: Path) -> ContextFiles:
     """The context files above and in a folder; links that lead out of the repository are not
     followed."""
-    here = cwd.resolve()
-    root = next((f for f in (here, *here.parents) if os.path.lexists(f / ".git")), here)
-    between = [f for f in (here, *here.parents) if f.is_relative_to(root)]
+    here = os.path.realpath(cwd)
+    above = list(_list_folders(here))
+    top = next((f for f in above if os.path.lexists(os.path.join(f, ".git"))), here)  # noqa: PTH118
+    root = Path(top)
     folders, odd = [], []
-    for folder in reversed(between):
+    for name in reversed(above[: above.index(top) + 1]):
+        present = _find_present(name, _NAMES)
+        if not present:  # as most: nothing is made of it
+            continue
+        folder = Path(name)
         files = []
-        for name in CONTEXT_FILES:
-            path = folder / name
-            if os.path.lexists(path):
-                read = _read_file(path, root)
-                if isinstance(read, str):
-                    odd.append(read)
-                elif read.data.strip():
-                    files.append(read)
+        for path in (folder / name for name in CONTEXT_FILES if name in present):
+            read = _read_file(path, root)
+            if isinstance(read, str):
+                odd.append(read)
+            elif read.data.strip():
+                files.append(read)
         skills = _read_skills(folder, root, odd)
-        servers = _read_servers(folder, root, odd)
+        servers = _read_servers(folder, root, odd) if SERVER_FILE in present else ()
         if files or skills or servers:
             digest = _hash_files(folder, [*files, *skills, *servers])
             folders.append(ContextFolder(folder, tuple(files), digest, tuple(skills), servers))
     return ContextFiles(root, tuple(folders), tuple(odd))
 
 
+def _list_folders(folder: str) -> Iterator[str]:
+    """A folder and those above it, the nearest first."""
+    yield folder
+    while (above := os.path.dirname(folder)) != folder:  # noqa: PTH120 - at every session's start
+        folder = above
+        yield folder
+
+
+def _find_present(folder: str, names: Sequence[str]) -> list[str]:
+    prefix = folder.rstrip("/")
+    return [name for name in names if os.path.lexists(f"{prefix}/{name}")]
+
+
 def _read_servers(folder: Path, root: Path, odd: list[str]) -> tuple[ContextFile, ...]:
-    if not os.path.lexists(folder / SERVER_FILE):
-        return ()
     read = _read_file(folder / SERVER_FILE, root)
     if isinstance(read, ContextFile) and read.size <= MAX_BYTES:
         return (read,)
@@ -242,7 +257,7 @@ def find_skill_folders(home: Path, cwd: Path) -> list[Path]:
 
 def has_server_file(cwd: Path) -> bool:
     """Whether this folder or one above it has a file that names MCP servers."""
-    return any(os.path.lexists(folder / SERVER_FILE) for folder in (cwd, *cwd.parents))
+    return any(_find_present(folder, (SERVER_FILE,)) for folder in _list_folders(str(cwd)))
 
 
 def find_server_files(home: Path, cwd: Path) -> list[ContextFile]:

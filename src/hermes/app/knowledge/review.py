@@ -37,6 +37,8 @@ _LEAST_TURNS = 3
 """Unseen turns that are worth a review when a conversation ends or is compressed."""
 _MAX_REMEMBERED = 1000
 _MAX_WEIGHT = 6000
+"""Tokens of what the model reads: its instructions, the excerpt and the marks around it."""
+_MARKS_WEIGHT = 50
 _MAX_OUTPUT = 600
 _MAX_ENTRIES = 3
 _SKILL_NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(-[a-z0-9]+)*")
@@ -164,7 +166,7 @@ class Reviews:
 def render_excerpt(messages: Iterable[Message]) -> str:
     """What people and the assistant said, and the names of tools; the latest part if it is long."""
     parts: list[str] = []
-    room = _MAX_WEIGHT
+    room = _MAX_WEIGHT - text_weight(_SYSTEM) - _MARKS_WEIGHT
     for message in reversed(list(messages)):
         if message.role == "tool" or message.kind in ("summary", "injected"):
             continue

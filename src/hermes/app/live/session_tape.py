@@ -7,7 +7,8 @@ import logging
 import secrets
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.agent.turn import Agent, Compression, EndpointLessons, Turn, TurnLimits, TurnMode
+from hermes.app.extensions.run_time_tools import SessionTools
 from hermes.app.live.tape_redaction import redact_entries
 from hermes.app.transcript import Transcript
 from hermes.core.errors import StoreError
@@ -22,7 +24,7 @@ from hermes.core.events import TurnResult
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
 from hermes.core.store import Store
-from hermes.core.tool import Risk
+from hermes.core.tool import Risk, Tool
 from hermes.llm.endpoints.endpoint import ModelEndpoint, strip_endpoint
 from hermes.llm.http.tape import CHANCE, JOB, TAPE, TapeEntry, TurnTape
 from hermes.tools.registry import list_tool_names
@@ -180,11 +182,26 @@ class SessionTape:
 def _describe_tools(agent: Agent) -> dict[str, ToolTraits | None]:
     """The tools that there are now; the traits of those made at run time."""
     built_in = list_tool_names()
-    found = {name: None if name in built_in else agent.tools.get(name) for name in agent.tools}
+    made = _list_made_tools(agent.tools)
+    found = {
+        name: None if name in built_in and name not in made else agent.tools.get(name)
+        for name in agent.tools
+    }
     return {
         name: ToolTraits(name, tool.risk, tool.exclusive, tool.lasting) if tool else None
         for name, tool in found.items()
     }
+
+
+def _list_made_tools(tools: Mapping[str, Tool[Any]]) -> Collection[str]:
+    """The names of tools that no module defines, also of those named like a built-in one that was
+    left out."""
+    match tools:
+        case SessionTools():
+            return {*_list_made_tools(tools.selected), *tools.list_made()}
+        case ChainMap():
+            return {*tools.maps[0], *_list_made_tools(tools.maps[1])}
+    return ()
 
 
 def _describe_agent(agent: Agent, traits: Mapping[str, ToolTraits | None]) -> AgentRecord:

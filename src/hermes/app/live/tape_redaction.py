@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -81,6 +83,8 @@ def _redact_bytes(data: bytes, redact: Callable[[str], str]) -> bytes:
 def rewrite_stream(body: bytes, change: Callable[[str], str]) -> bytes:
     """The event stream with each text changed as a whole, however many events it was split into:
     the first of them then carries all of it."""
+    if not _has_change(body, change):
+        return body
     lines = body.split(b"\n")
     events: dict[int, Any] = {}
     for number, line in enumerate(lines):
@@ -106,6 +110,17 @@ def rewrite_stream(body: bytes, change: Callable[[str], str]) -> bytes:
         end = b"\r" if lines[number].endswith(b"\r") else b""
         lines[number] = _PREFIX + b" " + msgspec.json.encode(events[number]) + end
     return b"\n".join(lines) if touched else body
+
+
+def _has_change(body: bytes, change: Callable[[str], str]) -> bool:
+    """Whether anything would change: most streams are clean, and their events need not be kept."""
+    texts: dict[tuple[Any, ...], list[str]] = {}
+    for line in BytesIO(body):
+        if line.startswith(_PREFIX):
+            with suppress(ValueError):
+                for path, _, _, text in _walk_texts(orjson.loads(line[len(_PREFIX) :]), ()):
+                    texts.setdefault(path, []).append(text)
+    return any(change(joined) != joined for joined in map("".join, texts.values()))
 
 
 def _walk_texts(

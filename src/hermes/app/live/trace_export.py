@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from itertools import islice
 from urllib.parse import urlsplit
 
@@ -79,7 +79,9 @@ class TraceExporter:
         self._waiting.extend(spans[:room])
         self.dropped += max(0, len(spans) - room)
         if self._sender is None:
-            self._sender = asyncio.get_running_loop().create_task(self._send_waiting())
+            # A context of its own: what it sends is not on the tape of the turn that woke it.
+            loop, apart = asyncio.get_running_loop(), Context()
+            self._sender = loop.create_task(self._send_waiting(), context=apart)
         self._wake.set()
 
     async def close(self) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _SHARDS = 2
 """At a time: while the last items of one are answered, the next has begun."""
-_LOOK_SECONDS = 5.0
+_LOOK_SECONDS = 10.0
 _CLAIM_SECONDS = 0.5
 _STATE_SECONDS = 1.0
 
@@ -89,7 +89,8 @@ class ShardWorker:
 
     async def work(self, *, until_idle: bool) -> None:
         """Take shards until told to take nothing more, or until none is left."""
-        self._engine = engine = ProcrastinateEngine(self._url, self._node.lease.seconds)
+        seconds, notices = self._node.lease.seconds, self._node.notices
+        self._engine = engine = ProcrastinateEngine(self._url, seconds, notices)
         if self._draining.is_set():
             return
         reaping = asyncio.create_task(self._reap(engine))

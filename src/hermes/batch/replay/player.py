@@ -86,10 +86,10 @@ class Player:
         """Play until the first difference; `to`: no further than this step."""
         steps, host, request = 0, self.host, b""
         host.last_step = to
-        for turn in self._turns:
+        for turn, after in zip(self._turns, (*self._turns[1:], None), strict=True):
             tape = PlayedTape(turn.entries, self._stop_turn, b"" if turn.is_opened else request)
             tape.steps, request = steps, tape.last_request
-            await self._play_turn(turn, tape)
+            await self._play_turn(turn, tape, after)
             steps = tape.steps
             if tape.difference is None and steps == to:
                 return ReplayReport(True, steps)
@@ -101,11 +101,14 @@ class Player:
                 return ReplayReport(False, steps, tape.difference)
         return ReplayReport(True, steps)
 
-    async def _play_turn(self, turn: TapeTurn, tape: PlayedTape) -> None:
+    async def _play_turn(self, turn: TapeTurn, tape: PlayedTape, after: TapeTurn | None) -> None:
+        """`after`: the next turn, which may begin with a message that is not the user's."""
         host = self.host
         stored = self._conversation.messages[turn.session]
-        first = turn.first if turn.mode == "new" else turn.first + 1
+        first = _find_first_message(turn)
         end = find_turn_end(stored, turn.first + 1)
+        if after is not None and after.session == turn.session:
+            end = max(first, min(end, _find_first_message(after)))
         host.begin_turn(turn.session, first, end, tape)
         host.turn_end = lambda event: TurnEnd(
             structs.replace(event.result, pending_steer=turn.pending_steer)
@@ -191,6 +194,11 @@ class Player:
             max_output=max_output,
             meter=self._meter,
         )
+
+
+def _find_first_message(turn: TapeTurn) -> int:
+    """The index of the first message that the turn records."""
+    return turn.first if turn.mode == "new" else turn.first + 1
 
 
 def _restore_lessons(lessons: EndpointLessons) -> EndpointLessons:

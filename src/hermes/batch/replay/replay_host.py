@@ -300,10 +300,14 @@ class PlayedTools(Mapping[str, Tool[Any]]):
 
     def find_spec(self, spec: ToolSpec) -> ToolSpec:
         """The spec as this version declares it, if the tool is built in."""
-        return load_tool(spec.name).spec if spec.name in list_tool_names() else spec
+        return load_tool(spec.name).spec if self._is_built_in(spec.name) else spec
+
+    def _is_built_in(self, name: str) -> bool:
+        """A tool made at run time may have the name of a built-in one that was left out."""
+        return name in list_tool_names() and name not in self.traits
 
     def _make_tool(self, name: str) -> Tool[Any]:
-        if name in list_tool_names():
+        if self._is_built_in(name):
             return structs.replace(load_tool(name), run=self._host.run_tool, preview=None)
         spec = self._specs.get(name) or ToolSpec(name, "", {})
         traits = self.traits.get(name) or ToolTraits(name)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.cli.main import print_stderr
 from hermes.cli.parser import CommandParser
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hermes.batch.dataset import CheckToolsets, Dataset
     from hermes.batch.run_folder import RunSettings
     from hermes.batch.trajectories import Format
 
@@ -23,7 +26,7 @@ def add_run_options(parser: CommandParser) -> None:
     parser.add_argument("--model", metavar="M", help="a model, or provider:model")
     parser.add_argument("--toolsets", metavar="A,B", help="toolsets of every item; none: no tools")
     parser.add_argument("--distribution", metavar="D", help="choose toolsets by chance")
-    parser.add_argument("--seed", metavar="N", type=int, help="of the distribution (0)")
+    parser.add_argument("--seed", metavar="N", type=_parse_seed, help="of the distribution (0)")
     parser.add_count_option("--max-turns", metavar="N", help="model calls per item (30)")
     for name, what in (("--max-usd", "of the run"), ("--item-usd", "of each item")):
         parser.add_argument(name, metavar="X", type=_parse_amount, help=f"most dollars {what}")
@@ -45,6 +48,25 @@ def add_run_options(parser: CommandParser) -> None:
     parser.add_flag("--extend", help="the file has more items than when the run began")
 
 
+_FIXED = (
+    "name output model toolsets distribution seed max_turns limit system prefill image"
+    " require_reasoning skip_bad extend"
+).split()
+"""What a run keeps from its beginning, or what only its beginning needs."""
+
+
+def find_fixed_option(args: Namespace) -> str:
+    """The first option given that a resume cannot change."""
+    given = (name for name in _FIXED if getattr(args, name) not in (None, "", False))
+    return next((f"--{name.replace('_', '-')}" for name in given), "")
+
+
+def print_skipped(dataset: Dataset) -> None:
+    if dataset.skipped:
+        what = "1 bad line is" if dataset.skipped == 1 else f"{dataset.skipped} bad lines are"
+        print_stderr(f"{what} left out.")
+
+
 def _parse_amount(text: str) -> float:
     try:
         value = float(text)
@@ -53,6 +75,13 @@ def _parse_amount(text: str) -> float:
     if not 0 < value < 1e9:
         raise ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
+
+
+def _parse_seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
 def _parse_count(text: str) -> int:
@@ -76,9 +105,7 @@ def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
             raise ConfigError("--processes is not for --cluster: start more nodes instead.")
     toolsets = None if args.toolsets is None else tuple(args.toolsets.split(","))
     if toolsets is not None:
-        from hermes.tools.registry import select_tools
-
-        select_tools(toolsets, platform="batch", settings=setup.config.tools)
+        make_toolset_check(setup)(toolsets)
     if args.distribution:
         find_distribution(args.distribution, setup.config.batch.distributions)
     if args.prefill:
@@ -99,6 +126,22 @@ def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
         require_reasoning=args.require_reasoning,
     )
     return change_limits(settings, args)
+
+
+def make_toolset_check(setup: Setup) -> CheckToolsets:
+    """Refuses words that select no tool. Where plugins are enabled, unknown ones may be theirs: the
+    first item tells."""
+    import hermes.app  # noqa: F401 - adds the tools of other packages
+    from hermes.tools.registry import list_tool_names, list_toolset_words, select_tools
+
+    has_plugins = bool(setup.config.plugins.enabled)
+    known = {*list_toolset_words(), *list_tool_names(), "none", "all"}
+
+    def check_toolsets(words: Sequence[str]) -> None:
+        named = [word for word in words if word in known or not has_plugins]
+        select_tools(named, platform="batch", settings=setup.config.tools)
+
+    return check_toolsets
 
 
 def change_limits(settings: RunSettings, args: Namespace) -> RunSettings:
@@ -128,4 +171,5 @@ def _read_text(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read ({error}). Nothing was started.") from None
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise ConfigError(f"{file} cannot be read: {reason}. Nothing was started.") from None

@@ -9,20 +9,25 @@ from typing import Any
 
 from hermes.batch.export import list_all_tools, list_exported, write_trajectories
 from hermes.batch.nodes.run_store import open_run_store
-from hermes.batch.results import Results
+from hermes.batch.results import ConversationCounts, Results
 from hermes.batch.run_folder import RunFolder
 from hermes.batch.trajectories import Format, format_trajectory
 from hermes.config.load import Setup
 
 
-async def read_statistics(setup: Setup, folder: RunFolder) -> dict[str, Any]:
-    """The statistics as of now, also while the run goes on."""
+async def read_statistics(
+    setup: Setup, folder: RunFolder, *, count_messages: bool = True
+) -> dict[str, Any]:
+    """The statistics as of now, also while the run goes on. Without `count_messages` those of
+    tools and reasoning are missing, for which every conversation has to be read."""
     settings = folder.read_settings()
     items = {item.id: item for item in folder.read_items().items}
     async with open_run_store(setup, folder, settings) as store:
         results = Results(store, settings.name)
         records = await results.read_records()
-        counts = await results.count_conversations(items, records)
+        counts = ConversationCounts()
+        if count_messages:
+            counts = await results.count_conversations(items, records)
         return await results.compute_statistics(settings, records, counts, folder.running_since)
 
 

@@ -13,10 +13,10 @@ from hermes.batch.coordinator import Coordinator, RunEnd, encode_progress, run_w
 from hermes.batch.run_folder import RunFolder, RunSettings
 from hermes.batch.runner import RunProgress
 from hermes.cli.main import print_stderr
-from hermes.cli.process import SignalHandler, raise_file_limit
+from hermes.cli.process import SignalHandler, raise_file_limit, tune_garbage_collection
 from hermes.config.load import Setup
 from hermes.config.paths import cache_folder
-from hermes.core.errors import ConfigError
+from hermes.core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from hermes.batch.nodes.cluster_run import ClusterCoordinator
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 _LINE_SECONDS = 10.0
 _BAR_SECONDS = 0.5
 _BAR_WIDTH = 24
+_EXIT_SOME = 3
+"""Some items are not answered."""
 
 
 async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, profile: str) -> int:
     """Run what is left of a run; the exit status of the command."""
     await _require_sandbox(setup, settings)
     raise_file_limit()
+    tune_garbage_collection()
 
     def name_worker(name: str) -> Sequence[str]:
         chosen = ["-p", profile] if profile else []
@@ -49,6 +52,9 @@ async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, p
         shown = asyncio.create_task(_show_progress(coordinator))
         try:
             end = await coordinator.run()
+        except StoreError as error:
+            print_stderr(f"{error} hermes batch resume {settings.name} goes on.")
+            return _EXIT_SOME
         finally:
             shown.cancel()
             await asyncio.wait({shown})
@@ -59,6 +65,7 @@ async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, p
 async def work_for_run(setup: Setup, folder: RunFolder) -> int:
     """A further process of a run that is going on. It ends with the one that started it."""
     raise_file_limit()
+    tune_garbage_collection()
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)
     loop = asyncio.get_running_loop()
@@ -120,7 +127,12 @@ def _format_time(seconds: float) -> str:
 def _print_end(folder: RunFolder, settings: RunSettings, end: RunEnd) -> None:
     left = end.items - end.complete
     print_stderr(f"{settings.name}: {end.complete} of {end.items} items are done. {folder.path}")
-    if end.over_budget:
+    if end.over_budget and settings.max_usd is None:
+        print_stderr(
+            "The configured budget is used up; nothing is lost. Raise budget in config.yaml, then "
+            f"hermes batch resume {settings.name} goes on."
+        )
+    elif end.over_budget:
         print_stderr(
             f"The budget of the run is used up; nothing is lost. hermes batch resume "
             f"{settings.name} --max-usd X goes on."

@@ -80,11 +80,13 @@ async def _open_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """The protocol's own streams; what anything prints to stdout goes to stderr from now on."""
     import asyncio
 
+    from hermes.server.editors.handshake import EditorReader
+
     loop = asyncio.get_running_loop()
     sys.stdout.flush()
     output = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    reader = asyncio.StreamReader(limit=_BUFFER)
+    reader = EditorReader(limit=_BUFFER)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, output)
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -7,7 +7,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.cli.batch.options import add_run_options, change_limits, make_settings, parse_formats
+from hermes.cli.batch.options import (
+    add_run_options,
+    change_limits,
+    find_fixed_option,
+    make_settings,
+    make_toolset_check,
+    parse_formats,
+    print_skipped,
+)
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.cli.terminal.text import print_report
@@ -69,6 +77,8 @@ def run(argv: list[str], profile: str) -> int:
         parser.error(f"{args.action} {'takes no name' if args.word else f'needs {what}'}")
     if args.toolsets is not None and args.distribution:
         parser.error("--toolsets: not allowed with --distribution")
+    if args.action == "resume" and (option := find_fixed_option(args)):
+        parser.error(f"{option}: a run keeps it; only limits and formats can be changed")
     if args.action in ("run", "resume", "stop") and not args.share:
         refuse_agent("start or stop batch runs")
     setup = load_checked_setup(args.profile)
@@ -98,6 +108,8 @@ async def _run_items(args: Namespace, setup: Setup) -> int:
     if args.action == "resume":
         folder = find_run(setup.home, args.word)
         settings = change_limits(folder.read_settings(), args)
+        if args.cluster and not settings.cluster:
+            raise ConfigError(f"The run {args.word} was begun without --cluster.")
     else:
         folder, settings = _begin_run(args, setup)
     return await continue_run(setup, folder, settings, args.profile)
@@ -110,9 +122,9 @@ def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
 
     file = Path(args.word)
     settings = make_settings(args, check_name(args.name or file.stem), setup)
-    dataset = read_dataset(file, limit=args.limit, skip_bad=args.skip_bad)
-    if dataset.skipped:
-        print(f"{dataset.skipped} bad lines are left out.", file=sys.stderr)
+    check = make_toolset_check(setup)
+    dataset = read_dataset(file, limit=args.limit, skip_bad=args.skip_bad, check_toolsets=check)
+    print_skipped(dataset)
     return begin_run(setup.home, settings, args.output, dataset, extend=args.extend)
 
 
@@ -128,7 +140,8 @@ async def _show_run(args: Namespace, setup: Setup) -> int:
         if forms[0] == "parquet" and not args.out:
             raise ConfigError("parquet is not text: give -o FILE.")
         return await export_trajectories(setup, folder, forms[0], args.out or "-")
-    statistics = await read_statistics(setup, folder)
+    is_whole = args.json or args.action == "stats"
+    statistics = await read_statistics(setup, folder, count_messages=is_whole)
     if args.action == "stats":
         import msgspec
 

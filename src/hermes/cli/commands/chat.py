@@ -100,14 +100,14 @@ def _prepare_conversation(args: Namespace) -> None:
 
 def _loads_context_files(args: Namespace) -> bool:
     """Whether the model is given instruction files: a small one has no room for them."""
-    from hermes.cli.session.start import make_options
+    from hermes.cli.session.start import make_choice
     from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError
     from hermes.llm.endpoints.resolver import resolve_chain
 
     setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
     try:
-        chain = resolve_chain(setup.config, setup.secrets, make_options(args).choice)
+        chain = resolve_chain(setup.config, setup.secrets, make_choice(args))
     except ConfigError:  # said when the conversation begins
         return True
     return not chain[0].quirks.small

@@ -58,6 +58,7 @@ examples:
   hermes cron daemon
 """
 _CHANGING = frozenset("add edit pause resume remove run import run-due daemon".split())
+_DURATIONS = ("timeout", "jitter")
 _WISHES = (
     "name tz deliver skills model toolsets workdir script repeat missed timeout max_turns "
     "budget_usd jitter schedule prompt"
@@ -154,6 +155,8 @@ async def _add_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     job = editor.draft_job(wishes)
     await editor.add_job(job)
     _print_job(editor, job)
+    if job.skills:
+        _warn_of_missing_skills(setup, job)
     living = _list_schedulers(setup)
     others = [target for target in job.deliver if target != "local"]
     if others and not any(found.name == "gateway" for found in living):
@@ -163,6 +166,15 @@ async def _add_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
             "scheduler: none. Jobs run only while `hermes gateway` or `hermes cron daemon` runs."
         )
     return 0
+
+
+def _warn_of_missing_skills(setup: Setup, job: ScheduledJob) -> None:
+    from hermes.app.control.skill_registry import list_skills
+
+    known = {skill.name for skill in list_skills(setup, Path(job.workdir))}
+    # Those of plugins, plugin:name, are known when plugins are loaded.
+    if missing := [name for name in job.skills if name not in known and ":" not in name]:
+        print_stderr(f"There is no skill {missing[0]}. Runs fail until it is installed.")
 
 
 def _read_wishes(args: Namespace, setup: Setup) -> JobWishes:
@@ -279,7 +291,8 @@ async def _show_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
 
     job = await editor.find_job(args.words[0])
     data = {**describe_job(job), "last": _run_object(job, await _find_last_run(editor, job))}
-    lines = [f"{name}: {_format_value(value)}" for name, value in data.items() if value]
+    shown = {**data, **{name: f"{data[name] / 60:g}m" for name in _DURATIONS if data[name]}}
+    lines = [f"{name}: {_format_value(value)}" for name, value in shown.items() if value]
     return print_report(data, map(strip_controls, lines), json=args.json)
 
 

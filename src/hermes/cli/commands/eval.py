@@ -77,9 +77,10 @@ async def _run_cases(args: Namespace, setup: Setup) -> int:
     from hermes.batch.eval_file import read_eval_file
     from hermes.batch.evaluation import EvalExtent, run_evaluation
     from hermes.batch.run_folder import create_run
+    from hermes.cli.batch.options import make_toolset_check
 
     file = Path(decode_argument(args.file))
-    found = read_eval_file(file)
+    found = read_eval_file(file, make_toolset_check(setup))
     stem = "".join(c if c.isalnum() else "-" for c in file.stem)[:30].strip("-") or "cases"
     extent = EvalExtent(args.model or [""], args.repeat, args.max_usd)
     if args.replay:
@@ -89,8 +90,6 @@ async def _run_cases(args: Namespace, setup: Setup) -> int:
         folder = create_run(setup.home, f"eval-{stem}-{time.time_ns() // 1000}", "")
         done = await run_evaluation(setup, folder, found, extent)
         where = str(folder.path)
-    if args.junit:
-        _write_junit(Path(args.junit), file.stem, done)
     passed = sum(result.passed for result in done.results)
     import msgspec
 
@@ -98,6 +97,8 @@ async def _run_cases(args: Namespace, setup: Setup) -> int:
     if not args.json:
         text = f"{passed} of {len(done.results)} passed, ${done.cost_usd:.4f}; {where}"
         print(text, file=sys.stderr)
+    if args.junit:
+        _write_junit(Path(args.junit), file.stem, done)
     return 0 if passed == len(done.results) else EXIT_FAILED
 
 

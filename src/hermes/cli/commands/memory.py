@@ -181,21 +181,19 @@ async def _list_scopes(args: Namespace, store: Store) -> int:
 
 async def _show_status(args: Namespace, setup: Setup, store: Store) -> int:
     from hermes.config.paths import memories_folder
+    from hermes.memory.commands import measure_memory
     from hermes.memory.scope import PROFILE
 
     settings = setup.config.memory
     book = _open_notebook(setup, store, args.scope or PROFILE)
-    usage = await book.measure_usage()
-    facts = await book.list_facts()
-    pending = await store.facts.read(lambda table: table.list_facts("", states=("pending",)))
     row = {
         "enabled": settings.enabled,
         "folder": str(memories_folder(setup.home)),
-        "user": usage["user"],
-        "memory": usage["memory"],
-        "stored": sum(fact.state == "stored" for fact in facts),
-        "pending": len(pending),
+        **await measure_memory(book),
     }
+    if not args.scope:
+        waiting = await store.facts.read(lambda table: table.list_facts("", states=("pending",)))
+        row["pending"] = len(waiting)
     if settings.provider:
         from hermes.app.knowledge.providers import check_provider
 

@@ -1,14 +1,17 @@
 """`hermes sessions`: lists, shows, searches, exports and changes stored sessions."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
 from hermes.app.live.session_export import (
     export_lines,
@@ -28,6 +31,10 @@ from hermes.core.errors import ConfigError
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import SearchFilter, SessionMeta, Store
 
+if TYPE_CHECKING:
+    from hermes.batch.parquet_file import ParquetFile
+    from hermes.batch.trajectories import Trajectory
+
 _EPILOG = """\
 commands:
   list                    list the latest sessions: id, age, state, messages, folder, title
@@ -35,8 +42,8 @@ commands:
   search WORDS            find messages that contain all words or "a phrase"; --since 30d,
                           --source cli and -n N narrow it
   export ID [-o FILE]     write JSON lines, or --format json, markdown, html, hermes, openai,
-                          sharegpt, raw, tape (for hermes replay), trace; to stdout or a new
-                          private file
+                          sharegpt, raw, parquet, tape (for hermes replay), trace; to stdout
+                          or a new private file
   rename ID TITLE         change the title
   branch ID [TITLE]       copy a session to continue from; the original stays unchanged
   delete ID...            delete sessions; asks first, or add --yes
@@ -53,6 +60,7 @@ examples:
 """
 _TRAINING_FORMATS = ("hermes", "openai", "sharegpt", "raw")
 """One line with the whole conversation; see hermes batch."""
+_PARQUET = "parquet"
 
 
 def run(argv: list[str], profile: str) -> int:
@@ -62,8 +70,10 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("--json", help="print JSON (list, show, search)")
     parser.add_count_option("-n", "--limit", default=20, help="list at most this many")
     parser.add_flag("--here", help="list: only sessions of this folder")
-    formats = ("jsonl", "json", "markdown", "html", *_TRAINING_FORMATS, "tape", "trace")
-    parser.add_argument("--format", choices=formats, default="jsonl", help="export: format")
+    formats = ("jsonl", "json", "markdown", "html", *_TRAINING_FORMATS, _PARQUET, "tape", "trace")
+    parser.add_argument(
+        "--format", metavar="F", choices=formats, default="jsonl", help="export: format"
+    )
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this new file")
     parser.add_count_option("--days", metavar="N", help="prune: not used for N days")
     parser.add_argument("--since", metavar="AGE", help="search: at most so old: 12h, 30d, 8w")
@@ -182,6 +192,8 @@ def _parse_age(text: str) -> float:
 
 async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> int:
     meta = await find_session(store, args.words[0])
+    if args.format == _PARQUET:
+        return await _write_parquet(args.out, store, meta, redactor)
     if args.format in _TRAINING_FORMATS:
         lines = _list_training_lines(store, meta, redactor, args.format)
     elif args.format == "tape":
@@ -199,16 +211,53 @@ async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> 
     return 0
 
 
-async def _list_training_lines(
-    store: Store, meta: SessionMeta, redactor: Redactor, format_name: str
-) -> AsyncIterator[str]:
-    from hermes.batch.trajectories import FORMATS, Trajectory, format_trajectory
-    from hermes.tools.registry import list_toolsets
+async def _load_trajectory(store: Store, meta: SessionMeta) -> Trajectory:
+    from hermes.batch.trajectories import Trajectory
 
     messages = tuple(await store.sessions.load_messages(meta.id))
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(meta.updated))
     state = "done" if meta.state == "idle" else meta.state
-    found = Trajectory(0, meta.id, state, messages, meta.system, meta.model, when, session=meta.id)
+    return Trajectory(0, meta.id, state, messages, meta.system, meta.model, when, session=meta.id)
+
+
+async def _write_parquet(
+    out: str | None, store: Store, meta: SessionMeta, redactor: Redactor
+) -> int:
+    from hermes.core.message import Message
+
+    if out is None or out == "-":
+        raise ConfigError("parquet is not text: give -o FILE.")
+    found = await _load_trajectory(store, meta)
+    text = redactor.redact(msgspec.json.encode(found.messages).decode())
+    messages = msgspec.json.decode(text, type=tuple[Message, ...])
+    file = _open_parquet(Path(out))
+    file.write_trajectory(
+        structs.replace(found, messages=messages, system=redactor.redact(found.system))
+    )
+    file.publish()
+    print(f"{out}: 1 line", file=sys.stderr)
+    return 0
+
+
+def _open_parquet(file: Path) -> ParquetFile:
+    from hermes.batch.parquet_file import ParquetFile, require_parquet
+
+    require_parquet()
+    if file.exists():
+        raise ConfigError(f"Could not write {file}: File exists.")
+    try:
+        return ParquetFile(file)
+    except OSError as error:
+        raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
+
+
+async def _list_training_lines(
+    store: Store, meta: SessionMeta, redactor: Redactor, format_name: str
+) -> AsyncIterator[str]:
+    from hermes.batch.trajectories import FORMATS, format_trajectory
+    from hermes.tools.registry import list_toolsets
+
+    found = await _load_trajectory(store, meta)
     names = sorted(name for tools in list_toolsets().values() for name in tools)
     form = next(form for form in FORMATS if form == format_name)
     yield redactor.redact(format_trajectory(found, form, names).decode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from hermes.cli.batch.options import add_run_options, make_settings
+from hermes.cli.batch.options import add_run_options, make_settings, print_skipped
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.config.env import build_child_env, decode_argument
@@ -52,6 +52,7 @@ async def _run_tasks(args: Namespace, setup: Setup) -> int:
         find_start = find_in_images(args.image, build_child_env(setup.secrets))
     else:
         find_start = find_local(args.repos)
-    tasks = read_tasks(file, find_start, limit=args.limit)
+    tasks = read_tasks(file, find_start, limit=args.limit, skip_bad=args.skip_bad)
+    print_skipped(tasks)
     folder, settings = begin_run(setup.home, settings, args.output, tasks, extend=args.extend)
     return await continue_run(setup, folder, settings, args.profile)

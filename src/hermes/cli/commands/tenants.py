@@ -41,6 +41,7 @@ examples:
   hermes tenants set acme daily_usd=50 concurrent_turns=
   hermes tenants suspend acme
 """
+_MOST = 10**12
 _NAMED = ("add", "set", "suspend", "resume", "remove")
 
 
@@ -84,9 +85,10 @@ def _parse_limit(text: str) -> tuple[str, Any]:
     except ValueError:
         number = -1.0
     is_amount = name.endswith("_usd") or name == "storage_mb"
-    if not (number >= 0 if is_amount else number >= 1 and number.is_integer()):
-        kind = "a number of at least 0" if is_amount else "a whole number of at least 1"
-        raise ConfigError(f"{text}: {name} must be {kind}. Nothing was changed.")
+    is_right = number >= 0 if is_amount else number >= 1 and number.is_integer()
+    if not is_right or number > _MOST:
+        kind = "a number from 0" if is_amount else "a whole number from 1"
+        raise ConfigError(f"{text}: {name} must be {kind} to {_MOST:,}. Nothing was changed.")
     return name, number if is_amount else int(number)
 
 
@@ -169,7 +171,7 @@ def _format_limits(limits: TenantLimits) -> str:
     words = []
     for name, value in structs.asdict(limits).items():
         if value is not None:
-            text = ",".join(value) if isinstance(value, tuple) else f"{value:g}"
+            text = ",".join(value) if isinstance(value, tuple) else f"{value:.15g}"
             words.append(f"{name}={text}")
     return " ".join(words)
 

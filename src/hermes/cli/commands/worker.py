@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import asynccontextmanager
 
-from hermes.cli.main import EXIT_USAGE, print_stderr
+from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, print_stderr
 from hermes.cli.parser import CommandParser
 from hermes.core.errors import ConfigError
 
@@ -29,6 +29,8 @@ examples:
   hermes worker --queues batch --until-idle
 """
 
+_QUEUES = ("turns", "batch")
+
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("worker", "Run what waits in the queues of a cluster.", _EPILOG)
@@ -40,6 +42,10 @@ def run(argv: list[str], profile: str) -> int:
     )
     parser.add_flag("--until-idle", help="end when nothing waits any more")
     args = parser.parse_command(argv, profile)
+    args.queues = [name for part in args.queues.split(",") if (name := part.strip())]
+    for name in args.queues:
+        if name not in _QUEUES and not name.startswith("node:"):
+            parser.error(f"there is no queue {name}: use {', '.join(_QUEUES)} or node:NAME")
     import asyncio
 
     try:
@@ -60,7 +66,7 @@ async def _work(args: Namespace) -> int:
 
     harden_process()
     setup, settings = load_settings(args)
-    queues = list(filter(None, (part.strip() for part in args.queues.split(","))))
+    queues: list[str] = args.queues
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)
     node = ClusterNode(setup, roles=("worker",))
@@ -77,7 +83,8 @@ async def _work(args: Namespace) -> int:
                 )
                 tasks.append(await stack.enter_async_context(batches))
             if queues == ["batch"]:
-                stack.callback(asyncio.create_task(node.bury_dead()).cancel)
+                for service in (node.bury_dead(), node.notices.exchange_notices()):
+                    stack.callback(asyncio.create_task(service).cancel)
             else:
                 others = [queue for queue in queues if queue != "batch"]
                 working = _work_on_turns(node, setup, settings, others, until_idle=args.until_idle)
@@ -89,9 +96,12 @@ async def _work(args: Namespace) -> int:
             await asyncio.wait({done, stopping}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
             done.cancel()
+            failed = any(
+                task.done() and not task.cancelled() and task.exception() for task in tasks
+            )
     finally:
         await node.store.close()
-    return 0
+    return EXIT_FAILED if failed else 0
 
 
 @asynccontextmanager

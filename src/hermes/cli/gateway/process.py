@@ -33,7 +33,13 @@ from hermes.config.platforms import is_enabled, read_platform
 from hermes.core.errors import ConfigError, StoreError
 from hermes.gateway.chat_commands import check_quick_commands
 from hermes.gateway.hub import OpenPlatform
-from hermes.gateway.platforms import HOSTED, list_names, load_platform, require_known
+from hermes.gateway.platforms import (
+    HOSTED,
+    find_token,
+    list_names,
+    load_platform,
+    require_known,
+)
 from hermes.gateway.process.repair import DamageWatch, salvage_store
 from hermes.gateway.process.state_file import acquire_lock, find_pid
 from hermes.gateway.schedule import has_active_jobs
@@ -48,10 +54,13 @@ if TYPE_CHECKING:
 EXIT_RUNNING = 3
 EXIT_RESTART = 75
 """A supervisor starts the program again."""
+RUNNING = "gateway running"
+ALREADY_RUNNING = "already running (pid {pid})"
 _NOTHING_ON = (
     "No messenger is set up and no job is scheduled, so there is nothing to serve. Run: "
     "hermes gateway setup"
 )
+_NOTHING_USABLE = "No messenger that is on has its token. Run: hermes gateway setup"
 
 
 class ServedHome(Struct, frozen=True):
@@ -80,14 +89,18 @@ async def run_gateway(profile: str) -> int:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a restart before it has started
     lock = acquire_lock(setup.home)
     if lock is None:
-        print_stderr(f"already running (pid {find_pid(setup.home) or 'unknown'})")
+        pid = find_pid(setup.home) or "unknown"
+        print(ALREADY_RUNNING.format(pid=pid), file=sys.stderr, flush=True)
         return EXIT_RUNNING
     raise_file_limit()
     check_quick_commands(setup.config.gateway)
     if setup.database_url:
         return await _run_node(setup, profile)
     home = read_home(setup)
-    others = {name: read_home(other) for name, other in profiles.items()}
+    others: dict[str, ServedHome] = {}
+    for name, found in profiles.items():
+        with suppress_trouble(name):
+            others[name] = read_home(found)
     async with AsyncExitStack() as stack:
         is_empty = home.is_empty and all(other.is_empty for other in others.values())
         main, notice = await open_gateway(stack, home, needs_job=is_empty)
@@ -98,7 +111,7 @@ async def run_gateway(profile: str) -> int:
                 main.add_profile(name, child[0])
                 started.append(child)
         SignalHandler().attach(main.request_stop)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, main.request_restart)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, main.restart_for_owner)
         tune_garbage_collection()
         if not await serve_all(started):
             # As after a crash: the turns go on, or are told of, at the next start.
@@ -138,7 +151,8 @@ def open_or_tell(runtime: Runtime) -> tuple[OpenPlatform, ...]:
 
 
 def read_home(setup: Setup) -> ServedHome:
-    return ServedHome(setup, open_platforms(setup), read_api_server(setup))
+    server = read_api_server(setup)
+    return ServedHome(setup, open_platforms(setup, needs_one=server is None), server)
 
 
 async def open_gateway(
@@ -198,15 +212,18 @@ async def serve_all(started: list[tuple[Gateway, str]]) -> bool:
     return all(await asyncio.gather(*runs))
 
 
-def open_platforms(setup: Setup) -> tuple[OpenPlatform, ...]:
-    """Every messenger that is on. ConfigError when a key is wrong, or when none has its token."""
+def open_platforms(setup: Setup, *, needs_one: bool = True) -> tuple[OpenPlatform, ...]:
+    """Every messenger that is on. ConfigError when a key is wrong, or when none of those that are
+    on has its token and one is needed."""
     if not setup.config.plugins.enabled:  # otherwise one of them may know the name
         for name in setup.config.platforms:
             require_known(name)
     on = (name for name in list_names() if _is_mentioned(name, setup))
     opened, missing = _open_specs(setup, {name: load_platform(name) for name in on})
-    if missing and not opened:
-        raise ConfigError(_NOTHING_ON)
+    if missing and not opened and needs_one:
+        raise ConfigError(missing[0] if len(missing) == 1 else _NOTHING_USABLE)
+    for sentence in missing:
+        print_stderr(sentence)
     return opened
 
 
@@ -224,27 +241,27 @@ def open_registered_platforms(setup: Setup, plugins: Plugins | None) -> tuple[Op
             raise ConfigError(f"A plugin offers the platform {name}, which is built in.")
     for name in setup.config.platforms:
         require_known(name, plugins.platforms)
-    return _open_specs(setup, plugins.platforms)[0]
+    opened, missing = _open_specs(setup, plugins.platforms)
+    for sentence in missing:
+        print_stderr(sentence)
+    return opened
 
 
 def _open_specs(
     setup: Setup, specs: Mapping[str, PlatformSpec]
-) -> tuple[tuple[OpenPlatform, ...], bool]:
-    """The platforms that are on, and whether any could not be opened; that is said."""
+) -> tuple[tuple[OpenPlatform, ...], list[str]]:
+    """The platforms that are on, and why others of them could not be opened."""
     opened: list[OpenPlatform] = []
     missing: list[str] = []
     for name, spec in specs.items():
         settings = read_platform(name, spec.settings, setup.config, setup.secrets)
-        token = setup.secrets.get(settings.token_env or spec.variable)
-        if not is_enabled(settings, token or setup.secrets.get(spec.alternative)):
+        if not is_enabled(settings, find_token(spec, settings, setup.secrets)):
             continue
         try:
             opened.append(OpenPlatform(name, settings, spec.open(settings, setup.secrets)))
         except ConfigError as error:
             missing.append(str(error))
-    for sentence in missing:
-        print_stderr(sentence)
-    return tuple(opened), bool(missing)
+    return tuple(opened), missing
 
 
 def _warn_about_access(platforms: tuple[OpenPlatform, ...]) -> None:
@@ -275,7 +292,7 @@ async def open_database(store: SqliteStore, file: Path) -> str:
 
 
 def _report_running() -> None:
-    print("gateway running", file=sys.stderr, flush=True)
+    print(RUNNING, file=sys.stderr, flush=True)
     address = get_environment().get("NOTIFY_SOCKET", "")
     if address:
         import socket

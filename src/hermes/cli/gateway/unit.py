@@ -1,5 +1,6 @@
 """The gateway as a service of the user: a systemd unit, or a launchd agent on macOS."""
 
+import re
 import shlex
 import subprocess
 from html import escape
@@ -19,7 +20,7 @@ Wants=network-online.target
 [Service]
 Type=notify
 ExecStart={command}
-Environment=HERMES_HOME={root}
+Environment={root}
 WorkingDirectory={folder}
 Restart=on-failure
 RestartForceExitStatus=75
@@ -47,6 +48,12 @@ _PLIST = """\
 </dict>
 </plist>
 """
+
+
+def quote_word(word: str) -> str:
+    """A word as systemd reads it in a unit."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"' if re.search(r"[^\w@%+=:,./-]", word) else escaped
 
 
 def unit_name(profile: str) -> str:
@@ -80,9 +87,9 @@ def install_unit(home: Path, profile: str) -> str:
     else:
         text = _UNIT.format(
             profile=profile or "default",
-            command=shlex.join(command),
-            root=shlex.quote(root),
-            folder=Path.cwd(),
+            command=" ".join(quote_word(word).replace("$", "$$") for word in command),
+            root=quote_word(f"HERMES_HOME={root}"),
+            folder=str(Path.cwd()).replace("%", "%%"),
         )
         start = ["systemctl", "--user", "enable", "--now", path.name]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -200,7 +200,7 @@ class Repl:
         if not self.offered_session:
             return False
         self.put_message(f"/resume {self.offered_session}")
-        self.put_message("Go on from where you were interrupted.")
+        self.put_message("Continue where you were interrupted.")
         self._drop_offer()
         return True
 

@@ -67,8 +67,9 @@ class PendingQuestion:
             return f"Enter: {self.keys[key]}"
         return "Enter sends your text; empty the prompt to answer"
 
-    def render(self, columns: int, note: str, *, low: bool, colour: bool) -> list[str]:
-        """The lines above the prompt; on a low screen with what the question is about."""
+    def render(self, columns: int, room: int, note: str, *, low: bool, colour: bool) -> list[str]:
+        """The lines above the prompt, at most `room`; on a low screen with what the question is
+        about, and in short where the whole of it does not fit."""
         lines: list[Line] = [[(Style.BOLD, fit_text(self.subject, columns - 1))]]
         lines = lines if low and self.subject else []
         if self.wants_text:
@@ -81,7 +82,22 @@ class PendingQuestion:
             is_wide = sum(cell_width(text) for _, text in [*asked, *hint]) > columns - 1
             lines += [asked, hint] if is_wide else [asked + hint]
         rows = [row for line in lines for row in wrap_line(line, columns - 1)]
+        if len(rows) > room:
+            rows = self._render_short(columns - 1, note)[-room:]
         return [paint_line(row, colour=colour) for row in rows]
+
+    def _render_short(self, width: int, note: str) -> list[Line]:
+        """Two lines: what the question is about, and the keys that answer it."""
+        subject: Line = [(Style.BOLD, fit_text(self.subject or self.prompt, width))]
+        if self.wants_text:
+            prompt: Line = [(Style.WARNING, fit_text(self.prompt, width))]
+            return [subject, prompt] if self.subject else [prompt]
+        keys = "/".join(self.keys)
+        asked = f"{self.prompt} {keys}" if self.subject else keys
+        if cell_width(asked) + cell_width(note) + 3 > width:
+            asked = keys
+        room = width - cell_width(asked) - 3
+        return [subject, [(Style.WARNING, asked), (Style.DIM, f" ({fit_text(note, room)})")]]
 
 
 class QuestionQueue:
@@ -243,7 +259,9 @@ def model_question(question: Question, reply: Callable[[str | None], None]) -> P
     def answer(text: str | None) -> None:
         reply(parse_choice((text or "").strip(), question.choices))
 
-    return PendingQuestion(body, {}, answer, prompt=f"{hint} (Esc: no answer)")
+    subject = _inert_line(question.text)
+    prompt = f"{hint} (Esc: no answer)"
+    return PendingQuestion(body, {}, answer, prompt, subject=subject)
 
 
 def choice_question(

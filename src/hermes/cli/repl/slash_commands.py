@@ -149,7 +149,8 @@ class SlashCommands:
             await conversation.switch_session(reply.session)
             conversation.read_only = reply.read_only
             if resumed:
-                self._scrollback.show_history(conversation.session.transcript.history.messages)
+                messages = conversation.session.transcript.history.messages
+                self._scrollback.show_history(messages, is_running=reply.read_only)
         self._suspended = self._suspended or reply.suspend
         self._show_text(reply.text)
         conversation.refresh_status()

@@ -18,7 +18,13 @@ class TranscriptViewer:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self.conversation: Conversation | None = None
-        self.is_paging = False
+        self._opening = False
+        self._programs = 0
+
+    @property
+    def is_paging(self) -> bool:
+        """Whether another program has the terminal."""
+        return self._programs > 0
 
     def expand_output(self) -> None:
         if self.conversation is None or not self.conversation.expand_output():
@@ -27,6 +33,8 @@ class TranscriptViewer:
 
     def open_transcript(self) -> None:
         screen = self._screen
+        if self._opening:  # its key was pressed twice at once
+            return
         if self.conversation is None or not self.conversation.history:
             screen.state.hint = "there is nothing to show yet"
             screen.refresh()
@@ -35,22 +43,26 @@ class TranscriptViewer:
 
         lines: list[str] = []
         paper = Scrollback(lines.extend, lambda: screen.columns, colour=screen.colour)
-        paper.show_transcript(self.conversation.history)
+        paper.show_transcript(self.conversation.history, is_running=screen.state.running)
+        self._opening = True
         screen.app.create_background_task(self._page_text("\n".join(lines) + "\n"))
 
     @asynccontextmanager
     async def hand_over_terminal(self) -> AsyncIterator[None]:
         """Gives the terminal to another program; the prompt returns afterwards."""
-        self.is_paging = True
+        self._programs += 1
         try:
             async with in_terminal():
                 self._screen.flush()
                 yield
         finally:
-            self.is_paging = False
+            self._programs -= 1
 
     async def _page_text(self, text: str) -> None:
         from hermes.cli.terminal.pager import run_pager
 
-        async with self.hand_over_terminal():
-            await run_pager(text)
+        try:
+            async with self.hand_over_terminal():
+                await run_pager(text)
+        finally:
+            self._opening = False

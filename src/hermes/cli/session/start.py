@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,38 +71,44 @@ async def open_session(
 ) -> Session:
     """The stored session, or a new one in the folder."""
     resume, cwd = ("", folder) if stored is None else (stored.id, None)
-    return await runtime.open_session(resume=resume, cwd=cwd, options=make_options(args))
+    return await runtime.open_session(resume=resume, cwd=cwd, options=make_options(args, runtime))
 
 
-def make_options(args: Namespace) -> Options:
+def make_choice(args: Namespace) -> ModelChoice:
+    """The model that the command line names."""
+    address = args.base_url, args.api_key_env or "", args.api_mode
+    return ModelChoice(args.model, args.provider, *address)
+
+
+def make_options(args: Namespace, runtime: Runtime) -> Options:
     """What the command line asks of a session beyond the configuration."""
     from hermes.app.agents import Options
 
-    address = args.base_url, args.api_key_env or "", args.api_mode
-    choice = ModelChoice(args.model, args.provider, *address)
+    plugin_tools = runtime.plugins.tools if runtime.plugins is not None else ()
     toolsets = None
     if args.toolsets is not None:
         names = [name.strip() for name in args.toolsets.split(",") if name.strip()]
         toolsets = () if names == ["none"] else tuple(names)
     return Options(
-        choice=choice,
+        choice=make_choice(args),
         toolsets=toolsets,
         max_turns=args.max_turns,
         yolo=args.yolo,
-        allowed_tools=_parse_allowed_tools(args.allowed_tools),
+        allowed_tools=_parse_allowed_tools(args.allowed_tools, plugin_tools),
         record=args.record,
     )
 
 
-def _parse_allowed_tools(text: str) -> tuple[str, ...]:
-    """Names of tools, and `terminal:` with the first words of commands."""
+def _parse_allowed_tools(text: str, plugin_tools: Collection[str]) -> tuple[str, ...]:
+    """Names of tools, also of plugins and MCP servers, and `terminal:` with the first words of
+    commands."""
     from hermes.tools import registry
 
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     known = {tool for tools in registry.list_toolsets().values() for tool in tools}
     for name in names:
         tool, _, prefix = name.partition(":")
-        if tool not in known:
+        if tool not in known and tool not in plugin_tools and not tool.startswith("mcp__"):
             raise ConfigError(f"--allowed-tools: {registry.describe_unknown_name(tool)}")
         if (tool == "terminal") != bool(prefix.strip()):
             raise ConfigError(

@@ -1,6 +1,7 @@
 """Tool results in words: how a call ended, and the changes it made to files."""
 
 import re
+from signal import Signals
 from typing import Any
 
 from msgspec import Struct, structs
@@ -13,7 +14,11 @@ from hermes.exec.process.signals import signal_name
 MAX_CHANGE_ROWS = 40
 _NEW_FILE_ROWS = 10
 _SUMMARY_CHARS = 200
-_STATUS_NOTE = re.compile(r"^\[exit status (\d+)\]$", re.MULTILINE)
+_TELLING_ROWS = 20
+_STATUS_NOTE = re.compile(r"\[(?:exit status (\d+)|killed by (SIG[A-Z]+)|timed out after .*)\]")
+_TROUBLE = re.compile(
+    r"\b(?:fatal|failed|failure|denied|no such|not found)\b|error\b", re.IGNORECASE
+)
 _NUMBERED_LINE = re.compile(r"^ *\d+\|", re.MULTILINE)
 
 
@@ -23,6 +28,10 @@ class ToolOutcome(Struct, frozen=True):
     code: str
     summary: str
     """The most telling line of the result."""
+
+
+LOST_OUTCOME = ToolOutcome(True, "", "", "no result: its outcome is unknown")
+"""Of a call that ran when the program was ended."""
 
 
 def describe_outcome(result: ToolReturn, duration: float, data: Any = None) -> ToolOutcome:
@@ -35,22 +44,42 @@ def describe_outcome(result: ToolReturn, duration: float, data: Any = None) -> T
         status = data["exit_status"]
         code, failed = _describe_status(status), failed or status != 0
         rows = text.rstrip().split("\n")
-        summary = "\n".join(rows[: len(rows) - data["notes"]]).rstrip().rpartition("\n")[2]
+        summary = _telling_row(rows[: len(rows) - data["notes"]], failed=failed)
     return ToolOutcome(failed, took, code, one_line(summary, _SUMMARY_CHARS))
 
 
 def describe_stored_outcome(result: ToolReturn) -> ToolOutcome:
     """The outcome of a call of an earlier conversation, as far as its stored result tells."""
-    found = _STATUS_NOTE.findall(result.text) if result.name == "terminal" else []
-    notes = {"exit_status": int(found[-1]), "notes": 1} if found else None
-    outcome = describe_outcome(result, 0.0, notes)
-    return structs.replace(outcome, took="")
+    data = _read_notes(result) if result.name == "terminal" else None
+    return structs.replace(describe_outcome(result, 0.0, data), took="")
+
+
+def _read_notes(result: ToolReturn) -> dict[str, Any] | None:
+    """The exit status and the number of notes of a command, read from the end of its result."""
+    rows = result.text.rstrip().split("\n")
+    notes = next(
+        (n for n, row in enumerate(reversed(rows)) if row[:1] + row[-1:] != "[]"), len(rows)
+    )
+    for row in rows[len(rows) - notes :]:
+        if found := _STATUS_NOTE.fullmatch(row):
+            killed = getattr(Signals, found[2] or "", 0)
+            return {"exit_status": int(found[1]) if found[1] else -killed or None, "notes": notes}
+    if result.error or notes:
+        return None
+    return {"exit_status": 0, "notes": 0}
 
 
 def _describe_status(status: int | None) -> str:
     if status is None:
         return "timed out"
     return f"exit {status}" if status >= 0 else f"killed by {signal_name(-status)}"
+
+
+def _telling_row(rows: list[str], *, failed: bool) -> str:
+    """The last row of output; after a failure the last one near the end that names a problem."""
+    rows = [row for row in rows[-_TELLING_ROWS:] if row.strip()] or [""]
+    problems = [row for row in rows if _TROUBLE.search(row)] if failed else []
+    return problems[-1] if problems else rows[-1]
 
 
 def _summary_line(result: ToolReturn, text: str) -> str:

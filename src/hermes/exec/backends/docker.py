@@ -7,13 +7,12 @@ from msgspec import structs
 from typing_extensions import override
 
 from hermes.config.schema import DockerSection as DockerSettings
-from hermes.core.errors import ToolError
 from hermes.exec.backends import remote
 from hermes.exec.backends.docker_container import DockerContainer
 from hermes.exec.backends.remote import CommandBackend
 from hermes.exec.backends.remote_scripts import END_MARKED
 from hermes.exec.backends.session import BackendSession
-from hermes.exec.process.local import MAX_COMMAND, CommandSpec
+from hermes.exec.process.local import CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
 
 _RECREATED = b"[the container was gone and was made anew: only the workspace is kept]\n"
@@ -77,19 +76,16 @@ class DockerBackend(CommandBackend):
 
     @override
     async def close(self) -> None:
-        await self._clients.close()
+        await self._stop_clients()
         await self._container.close()
 
     @override
     def _build_session(
         self, options: Sequence[str], script: str, mark: str, command: CommandSpec
     ) -> CommandSpec:
-        text = self._require_text(command)
-        if len(text.encode("utf-8", "surrogateescape")) > MAX_COMMAND:
-            raise ToolError("The command is too long (128 KB): write it to a file and run that.")
         shell = (self._container.name, "/bin/sh", "-c", script, "hermes")
-        given = (mark, str(command.cwd), text, *remote.select_forwarded(command.env))
-        client = self._container.build_exec(*options, *shell, *given)
+        words = (*shell, mark, str(command.cwd), self._require_text(command))
+        client = self._container.build_exec(*options, *words, *remote.select_forwarded(command.env))
         return structs.replace(client, pty=command.pty)
 
     @override

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import secrets
-import shutil
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -13,7 +12,13 @@ from typing import Any
 from msgspec import Struct, structs
 
 from hermes.config.schema import DockerSection as DockerSettings
-from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, NotRun, find_reason, run_client
+from hermes.exec.backends.remote import (
+    UNLIMITED_SECONDS,
+    Lifeline,
+    find_client,
+    find_reason,
+    run_client,
+)
 from hermes.exec.backends.remote_scripts import CONTAINER_INIT, END_WITH_AGENT
 from hermes.exec.backends.session import BackendSession
 from hermes.exec.process.local import CommandSpec
@@ -202,13 +207,7 @@ class DockerContainer:
         return f"Docker: {last}" if last else "Docker did not start the command."
 
     def _find_docker(self, *words: str) -> tuple[str, ...]:
-        program = shutil.which("docker", path=self._site.client_env.get("PATH", os.defpath))
-        if program is None:
-            raise NotRun(
-                "terminal.backend is docker, but there is no program `docker` here: install it, "
-                "or set terminal.backend to local."
-            )
-        return (program, *words)
+        return (find_client("docker", self._site.client_env), *words)
 
     def _local_command(self, argv: tuple[str, ...]) -> CommandSpec:
         return CommandSpec(argv, Path("/"), self._site.client_env, UNLIMITED_SECONDS)

@@ -5,11 +5,11 @@ import contextlib
 import os
 import re
 import secrets
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from msgspec import structs
 
@@ -17,7 +17,7 @@ from hermes.core.errors import ToolError
 from hermes.core.text import WordLists
 from hermes.exec.backends.remote_scripts import RUN_BARE, RUN_ON_TERMINAL, RUN_REPORTED
 from hermes.exec.backends.session import BackendSession
-from hermes.exec.process.local import CommandSpec, run_command
+from hermes.exec.process.local import CommandSpec, encode_command, run_command
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.process.supervisor_client import CommandResult, wait_first
 
@@ -32,8 +32,6 @@ _FORWARDED_VARIABLES = re.compile(
 """Names of variables that mean the same everywhere and hold no secret."""
 _REPORT_LINE = re.compile(rb"\036([0-9a-z.]+) (started|folder|ended) (\d+) (\d+)\n")
 
-FailureExplainer: TypeAlias = Callable[[str], str]
-
 
 def select_forwarded(env: Mapping[str, str]) -> list[str]:
     """NAME=value of the few variables that are forwarded to a remote command."""
@@ -47,6 +45,16 @@ def find_reason(client: str, complaint: str, names: Mapping[str, str]) -> str:
     reasons = WordLists(Path(__file__).with_name("complaints.txt")).get_table(client)
     low = complaint.lower()
     return next((text.format(**names) for sign, text in reasons if sign in low), "")
+
+
+def find_client(name: str, env: Mapping[str, str]) -> str:
+    """The full path of a client program; raises NotRun when it is not installed."""
+    if found := shutil.which(name, path=env.get("PATH", os.defpath)):
+        return found
+    raise NotRun(
+        f"terminal.backend is {name}, but there is no program `{name}` here: install it (for ssh, "
+        "OpenSSH's client), or set terminal.backend to local."
+    )
 
 
 class ReportStream:
@@ -116,32 +124,6 @@ class MarkedOutput(OutputCapture):
             self.complete.set_result(None)
 
 
-class ClientProcesses:
-    """Client processes that still run because something remote does."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[CommandResult]] = set()
-
-    def start(
-        self, client: CommandSpec, out: OutputCapture, err: OutputCapture
-    ) -> asyncio.Task[CommandResult]:
-        task = asyncio.get_running_loop().create_task(run_command(client, out, err))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget_task)
-        return task
-
-    def _forget_task(self, task: asyncio.Task[CommandResult]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
-
-
 class NotRun(ToolError):
     """A command was not started; `reason` says why."""
 
@@ -206,7 +188,9 @@ class Lifeline:
     def is_alive(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    async def open(self, client: CommandSpec, seconds: float, explain: FailureExplainer) -> None:
+    async def open(
+        self, client: CommandSpec, seconds: float, explain: Callable[[str], str]
+    ) -> None:
         """Start the client and wait for its greeting. Raises ToolError when none comes."""
         loop = asyncio.get_running_loop()
         greeted: asyncio.Future[str] = loop.create_future()
@@ -279,7 +263,8 @@ class CommandBackend(ABC):
         self._site = site
         self._agent = secrets.token_hex(8)
         """Random name of this agent: the beginning of all marks of its commands."""
-        self._clients = ClientProcesses()
+        self._clients: set[asyncio.Task[CommandResult]] = set()
+        """Client processes that still run because something remote does."""
         self._count = 0
 
     @property
@@ -325,13 +310,11 @@ class CommandBackend(ABC):
         end = partial(self._end_marked, mark)
         if command.pty:
             client = self._build_session(self.terminal_options, RUN_ON_TERMINAL, mark, command)
-            return await run_on_terminal(
-                self._clients.start(client, out, out), command.timeout, end
-            )
+            return await run_on_terminal(self._start_client(client, out, out), command.timeout, end)
         client = self._build_session(self.plain_options, RUN_REPORTED, mark, command)
         reports = ReportStream(self._site.outputs, mark)
         tap = MarkedOutput(out, mark)
-        task = self._clients.start(client, tap, reports.capture)
+        task = self._start_client(client, tap, reports.capture)
         try:
             async with asyncio.timeout(command.timeout):
                 await wait_first(task, reports.ended)
@@ -381,6 +364,21 @@ class CommandBackend(ABC):
         if found := re.search(rf"{self._agent}\.\d+\.", " ".join(client.text)):
             await self._end_marked(found[0], 0)
 
+    def _start_client(
+        self, client: CommandSpec, out: OutputCapture, err: OutputCapture
+    ) -> asyncio.Task[CommandResult]:
+        task = asyncio.get_running_loop().create_task(run_command(client, out, err))
+        self._clients.add(task)
+        task.add_done_callback(self._clients.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    async def _stop_clients(self) -> None:
+        for task in self._clients:
+            task.cancel()
+        if self._clients:
+            await asyncio.wait(set(self._clients))
+
     def _next_mark(self) -> str:
         self._count += 1
         return f"{self._agent}.{self._count}."
@@ -388,8 +386,7 @@ class CommandBackend(ABC):
     def _require_text(self, command: CommandSpec) -> str:
         if not isinstance(command.text, str):
             raise ToolError(f"Only shell commands run {self.location}.")
-        if "\0" in command.text:
-            raise ToolError("The command contains a NUL character; nothing was run.")
+        encode_command(command.text)
         return command.text
 
     @abstractmethod

@@ -15,7 +15,7 @@ from hermes.config.paths import make_private_folder
 from hermes.config.schema import SshSection as SshSettings
 from hermes.core.errors import ToolError
 from hermes.exec.backends import remote, remote_scripts
-from hermes.exec.backends.remote import CommandBackend, Lifeline, NotRun
+from hermes.exec.backends.remote import CommandBackend, Lifeline
 from hermes.exec.backends.session import BackendSession
 from hermes.exec.process.local import MAX_COMMAND, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
@@ -75,7 +75,7 @@ class SshBackend(CommandBackend):
 
     @override
     async def close(self) -> None:
-        await self._clients.close()
+        await self._stop_clients()
         await self._lifeline.close()
         if self._socket_folder:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
@@ -146,12 +146,7 @@ class SshBackend(CommandBackend):
 
     def _build_ssh(self, options: Sequence[str], line: str) -> CommandSpec:
         settings = self._settings
-        program = shutil.which("ssh", path=self._site.client_env.get("PATH", os.defpath))
-        if program is None:
-            raise NotRun(
-                "terminal.backend is ssh, but there is no program `ssh` here: install OpenSSH's "
-                "client, or set terminal.backend to local."
-            )
+        program = remote.find_client("ssh", self._site.client_env)
         argv = [program, *options, "-S", self._socket.replace("%", "%%"), "-a", "-x"]
         for option in (*_FIXED_OPTIONS, *_KEEPALIVE_OPTIONS):
             argv += ["-o", option]

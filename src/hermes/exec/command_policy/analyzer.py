@@ -1,6 +1,7 @@
 """Judges a command line by its simple commands."""
 
 import re
+from itertools import chain
 from typing import NamedTuple
 
 from hermes.core.untrusted_text import explain_misleading
@@ -8,7 +9,7 @@ from hermes.exec.command_policy import types, wrappers
 from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_program
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
 from hermes.exec.command_policy.parser import CommandReader
-from hermes.exec.command_policy.paths import PathZones
+from hermes.exec.command_policy.paths import PathZones, change_folder
 from hermes.exec.command_policy.read_only import (
     explain_private_read,
     is_read_only,
@@ -17,10 +18,17 @@ from hermes.exec.command_policy.read_only import (
 )
 from hermes.exec.command_policy.rules import CommandRules
 from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
-from hermes.exec.command_policy.words import LISTS, REMEMBERED_PREFIXES, UNKNOWN, display_argv
+from hermes.exec.command_policy.words import (
+    LISTS,
+    REMEMBERED_PREFIXES,
+    UNKNOWN,
+    display_argv,
+    expand_braces,
+)
 
 _MAX_LAYERS = 6
 _MAX_COMMANDS = 600
+_MAX_PROGRAMS = 24
 _MAX_REASONS = 6
 _MAX_REASON = 200
 _AGENT_FILES = "it touches the agent's own files"
@@ -50,7 +58,6 @@ class CommandAnalyzer:
     """Judges one command line."""
 
     def __init__(self, path_zones: PathZones, rules: CommandRules, *, sandboxed: bool) -> None:
-        self.nodes_visited = 0
         self._path_zones = path_zones
         self._rules = rules
         self._sandboxed = sandboxed
@@ -109,7 +116,6 @@ class CommandAnalyzer:
         except types.TooComplexError as limit:
             self._unreadable = str(limit)
             return
-        self.nodes_visited += reader.nodes_visited
         if reader.fork_bomb:
             self._denials.append("a fork bomb")
         if not reader.complete:
@@ -121,20 +127,28 @@ class CommandAnalyzer:
             self._add_command(simple, layer)
 
     def _add_command(self, simple: SimpleCommand, layer: int) -> None:
-        if len(self._commands) >= _MAX_COMMANDS or layer > _MAX_LAYERS:
-            self._unreadable = "it has too many nested programs"
-            return
-        self._commands.append(simple)
-        wrapped = wrappers.unwrap_command(simple.argv, simple.feed)
-        for argv in wrapped.commands:
-            self._add_command(SimpleCommand(argv, simple.folder, feed=simple.feed), layer + 1)
-        for script in wrapped.scripts:
-            self._split_text(script, simple.folder, layer + 1)
+        waiting, known = [simple], {simple.argv}
+        while waiting:
+            if len(self._commands) >= _MAX_COMMANDS or len(known) > _MAX_PROGRAMS:
+                self._unreadable = "it has too many nested programs"
+                return
+            simple = waiting.pop()
+            self._commands.append(simple)
+            wrapped = wrappers.unwrap_command(simple.argv, simple.feed)
+            folder = change_folder(("cd", wrapped.folder), simple.folder, "")
+            fresh = [argv for argv in wrapped.commands if argv not in known]
+            waiting += [SimpleCommand(argv, folder, feed=simple.feed) for argv in fresh]
+            known.update(fresh)
+            for script in wrapped.scripts:
+                self._split_text(script, folder, layer + 1)
 
     def _check_denials(self, simple: SimpleCommand) -> None:
         zones, folder = self._path_zones, simple.folder
         reasons = [zones.explain_denied_write(word, folder) for word in simple.writes]
-        reasons.append(explain_denial(simple.argv, folder, zones))
+        argv = simple.argv
+        if "{" in "".join(argv):
+            argv = tuple(chain.from_iterable(map(expand_braces, argv)))
+        reasons.append(explain_denial(argv, folder, zones))
         if wrappers.program_name(simple.argv) == "hermes" and simple.argv[1:] != ("--version",):
             reasons.append(_OWN_PROGRAM)
         self._denials += filter(None, reasons)
@@ -192,7 +206,8 @@ class CommandAnalyzer:
         harmless = words[0] in wrappers.HARMLESS_WRAPPERS
         wrapped = wrappers.unwrap_command(words).commands if harmless else ()
         if wrapped and not self._allows(words):
-            self._check_plain(SimpleCommand(wrapped[0], simple.folder))
+            for argv in wrapped:
+                self._check_plain(SimpleCommand(argv, simple.folder))
         elif not self._allows(words):
             shown = " ".join(display_argv(words[: 2 if words[0] in _WITH_SUBCOMMAND else 1]))
             reason = _describe_effect(words) or f"{shown} may change files"

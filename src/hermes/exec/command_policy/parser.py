@@ -61,11 +61,12 @@ class CommandReader:
     def __init__(self, text: str, folder: str | None, user_home: str) -> None:
         self.commands: list[SimpleCommand] = []
         self.fork_bomb = False
-        self.nodes_visited = 0
         self._home = user_home
         self._folder = folder
         self._echoed = ""
         """What the command before prints, in case it is piped into a shell."""
+        self._substituted: list[str] = []
+        """What is printed in the command's process substitutions."""
         root, self._source = parse_text(text)
         self.complete = not root.has_error
         self._pending: list[Node] = []
@@ -79,7 +80,6 @@ class CommandReader:
             if item is None or isinstance(item, str):
                 self._folder = item
                 continue
-            self.nodes_visited += 1
             if item.type in _LEAVES:
                 continue
             if item.type == "command":
@@ -131,7 +131,9 @@ class CommandReader:
 
     def _append_command(self, argv: Argv, targets: _Targets) -> None:
         writes, reads, feed = (tuple(targets[kind]) for kind in ("writes", "reads", "feed"))
-        simple = SimpleCommand(argv, self._folder, writes, reads, "\n".join(feed) or self._echoed)
+        fed = "\n".join((*feed, *self._substituted)) or self._echoed
+        self._substituted.clear()
+        simple = SimpleCommand(argv, self._folder, writes, reads, fed)
         self.commands.append(simple)
         self._echoed = _find_output(simple)
         self._folder = change_folder(argv, self._folder, self._home)
@@ -184,6 +186,9 @@ class CommandReader:
             text = self._source[child.start_byte : child.end_byte].decode("utf-8", "replace")
             parts += [self._source[at : child.start_byte].decode("utf-8", "replace")]
             parts += [expand_value(text, self._home)]
+            if text.startswith("<("):
+                inner = CommandReader(text[2:-1], self._folder, self._home)
+                self._substituted.append(inner._echoed)
             at = child.end_byte
             self._pending += [child] if child.type in _SUBSHELLS else child.named_children
         parts += [self._source[at : node.end_byte].decode("utf-8", "replace")]
@@ -193,20 +198,11 @@ class CommandReader:
         gap = self._source[before.end_byte : after.start_byte + 1]  # a word may begin with it
         return b"\n" in gap and b"\n" in gap.replace(b"\\\n", b"")
 
-    def _node_bytes(self, node: Node) -> bytes:
-        return self._source[node.start_byte : node.end_byte]
-
     def _is_fork_bomb(self, function: Node) -> bool:
-        """Whether a function calls itself in several processes."""
+        """Whether a function calls itself in the background, or as the first part of a pipeline."""
         name, body = function.child_by_field_name("name"), function.child_by_field_name("body")
         if name is None or body is None:
             return False
-        called, calls, spreads, todo = self._node_bytes(name), False, False, [body]
-        while todo:
-            node = todo.pop()
-            spreads = spreads or node.type in ("&", "pipeline")
-            if node.type == "command_name":
-                calls = calls or self._node_bytes(node) == called
-            else:
-                todo += node.children
-        return calls and spreads
+        called = re.escape(self._source[name.start_byte : name.end_byte])
+        call = rb"(?<![^\s{(;|&])" + called + rb"(?=[\s|&])[^;&|\n]*(?:\|(?!\|)|&(?!&))"
+        return bool(re.search(call, self._source[body.start_byte : body.end_byte]))

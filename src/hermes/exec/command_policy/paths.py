@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes.exec.command_policy.types import Argv
 from hermes.exec.command_policy.words import LISTS, UNKNOWN
-from hermes.exec.path_rules import explain_denial
+from hermes.exec.path_rules import explain_denial, resolve_links
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"
@@ -125,14 +125,6 @@ class PathZones:
     def _is_secret(self, path: Path) -> bool:
         denied = explain_denial(path, Path(self.user_home), write=False)
         return bool(denied) or not _SECRET_NAMES.isdisjoint(path.parts)
-
-
-def resolve_links(path: str) -> str:
-    """The path with links resolved, or unchanged where that is not permitted, as in /proc."""
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):
-        return path
 
 
 @lru_cache(2048)

@@ -24,13 +24,13 @@ _CODE = re.compile(
       | \#(?:(?<=[\s;&|(]\#)|(?<=\A\#))[^\n]*
       | <<<
       | <<-?[ \t]*(?:'[^'\n]*'|"[^"\n]*"|[^\s<>&|;()'"`]+)
-      | \$\(\( | \(\( | \$\( | <\( | >\( | \$\{ | [()}"`\n]
+      | \$\( | <\( | >\( | \$\{ | [()}"`\n]
       | \|[|&]? | &&? | ;[;&]? | >[>|&]? | <[&>]?
       | [^\\'"$\#()}`\n|&;<>]+ | [$\#]""",
     re.VERBOSE | re.DOTALL,
 )
-_QUOTED = re.compile(r"""\\.|"|\$\(\(|\$\(|\$\{|`|[)}]|[^\\"$`)}]+|\$""", re.DOTALL)
-_OPENING = {"(": ")", "$(": ")", "<(": ")", ">(": ")", "$((": "))", "((": "))", "${": "}"}
+_QUOTED = re.compile(r"""\\.|"|\$\(|\$\{|`|[)}]|[^\\"$`)}]+|\$""", re.DOTALL)
+_OPENING = {"(": ")", "$(": ")", "<(": ")", ">(": ")", "${": "}"}
 
 
 def check_shape(text: str) -> None:
@@ -62,6 +62,8 @@ class _ShapeCheck:
             at = self._take_token(found[0], inside, found.end())
             if self.operators > _MAX_OPERATORS or self.words > _MAX_WORDS:
                 raise TooComplexError("it has too many parts")
+            if self.stray > _MAX_STRAY:
+                raise TooComplexError("it has too many closing brackets")
             if len(self.stack) > _MAX_DEPTH:
                 raise TooComplexError("it is nested too deeply")
         if self.stack:
@@ -78,7 +80,10 @@ class _ShapeCheck:
             self.operators += 1
             self.stack.append(_OPENING[token])
         elif token in (")", "}"):
-            return self._close_bracket(token, top, end)
+            if top == token:
+                self.stack.pop()
+            elif token == ")":
+                self.stray += 1
         elif token.startswith("<<") and token != "<<<" and not inside:
             self.documents += 1
             if self.documents > _MAX_DOCUMENTS:
@@ -91,20 +96,6 @@ class _ShapeCheck:
             self.operators += 1
         elif not inside:
             self.words += token.count(" ")
-        return end
-
-    def _close_bracket(self, token: str, top: str, end: int) -> int:
-        if top == "))" and token == ")":
-            if self.text[end : end + 1] == ")":
-                self.stack.pop()
-                return end + 1
-            self.stack[-1] = ")"  # it was `( (…) …)`, or `$( (…) …)`
-        elif top == token:
-            self.stack.pop()
-        elif token == ")":
-            self.stray += 1
-            if self.stray > _MAX_STRAY:
-                raise TooComplexError("it has too many closing brackets")
         return end
 
     def _skip_heredocs(self, at: int) -> int:

@@ -40,36 +40,37 @@ def read_plain_line(
     to it. In words, values of variables and wildcards are `UNKNOWN`."""
     text = text.strip()
     commands: list[SimpleCommand] = []
-    argv: list[str] = []
-    files: dict[str, list[str]] = {"write": [], "read": []}
-    target, at = "", 0
+    found: dict[str, list[str]] = {"word": [], "write": [], "read": []}
+    target, at = "word", 0
     while at < len(text) <= _MAX_PLAIN:
-        found = _TOKEN.match(text, at)
-        kind, at = (found.lastgroup, found.end()) if found else (None, at)
-        if found and kind == "word":
-            (files[target] if target else argv).append(_read_word(found[0], user_home))
-            target = ""
-        elif kind in ("write", "read") and not target:
+        token = _TOKEN.match(text, at)
+        kind, at = (token.lastgroup, token.end()) if token else (None, at)
+        if token and kind == "word":
+            found[target].append(_read_word(token[0], user_home))
+            target = "word"
+        elif kind in ("write", "read") and target == "word":
             target = str(kind)
-        elif found and kind == "operator" and not target:
-            commands.append(
-                SimpleCommand(tuple(argv), folder, tuple(files["write"]), tuple(files["read"]))
-            )
-            argv, files = [], {"write": [], "read": []}
-            if found[0] not in ("|", "|&", "&"):
+        elif token and kind == "operator" and target == "word":
+            commands.append(_close_command(found, folder))
+            if token[0] not in ("|", "|&", "&"):
                 after = change_folder(commands[-1].argv, folder, user_home)
-                folder = after if found[0] != "||" or after == folder else None
+                folder = after if token[0] != "||" or after == folder else None
         elif kind not in ("blank", "quiet"):
             return None
-    if at < len(text) or target:
+    if at < len(text) or target != "word":
         return None
-    commands.append(SimpleCommand(tuple(argv), folder, tuple(files["write"]), tuple(files["read"])))
+    commands.append(_close_command(found, folder))
     plain = tuple(c for c in commands if c != SimpleCommand((), c.folder))
-    return plain if all(c.argv and _names_program(c.argv[0]) for c in plain) else None
+    programs = ["".join(c.argv[:1]) for c in plain]
+    known = not any(not p or UNKNOWN in p or "=" in p or p in _RESERVED for p in programs)
+    return plain if known else None
 
 
-def _names_program(word: str) -> bool:
-    return UNKNOWN not in word and "=" not in word and word not in _RESERVED
+def _close_command(found: dict[str, list[str]], folder: str | None) -> SimpleCommand:
+    argv, writes, reads = map(tuple, found.values())
+    for words in found.values():
+        words.clear()
+    return SimpleCommand(argv, folder, writes, reads)
 
 
 def _read_word(source: str, user_home: str) -> str:

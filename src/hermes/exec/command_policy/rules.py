@@ -58,8 +58,7 @@ def build_grant(prefix: tuple[str, ...], access: Access | None = None) -> Comman
 
 def rule_to_data(rule: CommandRule) -> dict[str, Any]:
     """A rule as plain data, which `CommandRules.load_rules` reads back."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(rule))
-    return found
+    return msgspec.json.decode(msgspec.json.encode(rule), type=dict[str, Any])
 
 
 def _parse_rule(number: int, item: Any) -> CommandRule:

@@ -1,7 +1,7 @@
 """Programs that run other programs: what env, sudo, xargs, find -exec or bash -c would run."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
@@ -11,16 +11,22 @@ from hermes.exec.command_policy.words import LISTS
 SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split())
 HARMLESS_WRAPPERS = frozenset("nohup timeout gtimeout time nice stdbuf".split())
 """They change nothing about the command they run but its time and its output."""
-_STDIN_NAMES = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
-_OPTIONS: dict[str, tuple[str, int]] = {
-    name: (valued, int(words))
-    for names, valued, words in LISTS.get_table("wrappers")
+_OPERANDS: dict[str, tuple[int, str, list[str]]] = {
+    name: (int(number), flags.split(" ")[0], flags.split())
+    for number, flags, names in LISTS.get_table("wrappers")
     for name in names.split()
 }
-"""Options that take a value, and the number of words before the command."""
-WRAPPERS = frozenset(_OPTIONS)
+"""The number of words between a program's options and the command that it runs; letters and names
+of options behind which no value follows."""
+WRAPPERS = frozenset(_OPERANDS)
+_RUNNERS = {tuple(row.split()) for row in LISTS.get_lines("subcommands that run programs")}
+_JOINING = frozenset("eval watch parallel at batch".split())
+"""They give their words to a shell, or what they read."""
+_FOLDER_OPTIONS = {"env": ["-C", "--chdir"], "sudo": ["-D", "--chdir"]}
 _GIT_VALUED = frozenset("-C -c --git-dir --work-tree --namespace --config-env".split())
+_GIT_SCRIPTS = sorted(LISTS.get_words("git options with scripts"))
 _SYSTEM_FOLDERS = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
+_MAX_OPTIONS, _MAX_TEXT, _MAX_PLACES = 40, 1000, 100
 
 
 class WrappedCommands(Struct, frozen=True):
@@ -28,6 +34,8 @@ class WrappedCommands(Struct, frozen=True):
 
     commands: tuple[Argv, ...] = ()
     scripts: tuple[str, ...] = ()
+    folder: str = "."
+    """Where, seen from the wrapper's own folder."""
 
 
 def program_name(argv: Argv) -> str:
@@ -50,59 +58,88 @@ def abbreviates_option(arg: str, *names: str) -> bool:
     return len(name) > 2 and name[:2] == "--" and any(n.startswith(name[2:]) for n in names)
 
 
+def find_values(args: Argv, options: list[str]) -> Iterator[str]:
+    """The values of these options: `-o FILE`, `-oFILE`, `--output FILE`, `--output=FILE`."""
+    letters = "".join(option[1:] for option in options if len(option) == 2)
+    joined = re.compile(f"-[A-Za-z]*?[{letters}](.*)" if letters else "(?!)", re.DOTALL)
+    for at, arg in enumerate(args):
+        name, _, value = arg.partition("=")
+        if short := joined.fullmatch(arg):
+            value = short[1]
+        elif name not in options:
+            continue
+        yield from [value] if value else args[at + 1 : at + 2]
+
+
 def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
     """What a wrapper would run, as far as it is literal; nothing when this is not a wrapper."""
     name = program_name(argv)
     if name in SHELLS or name in ("source", "."):
-        return _unwrap_shell(argv, feed)
+        return WrappedCommands(scripts=tuple(filter(None, (_find_script(argv) or feed,))))
     if name in ("find", "gfind"):
         return _unwrap_find(argv)
     own = argv[: argv.index("--")] if "--" in argv else argv
-    if name in ("su", "runuser", "script", "flock", "busybox") and (text := _find_script(own)):
+    if name in ("su", "sg", "runuser", "script", "flock") and (text := _find_script(own)):
         return WrappedCommands(scripts=(text,))
     if name == "env" and (split := [a for a in argv[1:] if re.match(r"-\w*S|--sp", a)]):
         text = re.sub(r"-\w*S|--[\w-]+=?", "", split[0], count=1)
         return WrappedCommands(scripts=(" ".join((text, *argv[argv.index(split[0]) + 1 :])),))
     if name == "git":
         return WrappedCommands(scripts=tuple(_find_git_scripts(argv)))
-    if name in ("eval", "watch"):
-        at = _skip_options(argv, 1, frozenset(("-n", "--interval")))
-        return WrappedCommands(scripts=(" ".join(argv[at:]),))
     if name == "trap":
-        at = _skip_options(argv, 1, frozenset())
-        return WrappedCommands(scripts=argv[at : at + 1] if len(argv) > at + 1 else ())
+        return WrappedCommands(scripts=tuple(word for word in argv[1:-1] if word != "--"))
     if re.fullmatch(r"(?:python|pypy)[\d.]*", name) and "-m" in argv[1:4]:
-        return WrappedCommands((argv[argv.index("-m") + 1 :],))  # `python -m pip` is `pip`
-    if name == "tmux" and re.match(r"new|split|respawn|run", "".join(argv[1:2])):
-        return WrappedCommands(scripts=tuple(arg for arg in argv[1:] if " " in arg))
-    if name in _OPTIONS:
-        return _unwrap_options(argv, *_OPTIONS[name], feed if "xargs" in name else "")
-    return WrappedCommands()
+        module, *words = argv[argv.index("-m") + 1 :] or ("",)
+        return WrappedCommands(((module.partition(".")[0], *words),))  # `python -m pip` is `pip`
+    operands, letters, flags = _OPERANDS.get(name, (1, "", []))
+    known = name in _OPERANDS or (name, *argv[1:2]) in _RUNNERS
+    found = tuple(_list_programs(argv, operands, letters, flags)) if known else ()
+    if name in _JOINING:
+        texts = map(" ".join, (argv[1:], *found))  # what looks like an assignment is code here
+        return WrappedCommands(scripts=tuple(filter(None, dict.fromkeys((*texts, feed)))))
+    if name == "tmux" and not re.match("new|split|respawn|run", "".join(argv[1:2])):
+        return WrappedCommands()
+    if name in ("tmux", "screen"):
+        return WrappedCommands(found, tuple(word for word in argv[1:] if " " in word))
+    if "xargs" in name and feed:
+        mark = next(find_values(argv, ["-I"]), "{}")
+        text = feed[:_MAX_TEXT]
+        found = tuple(
+            (*(w.replace(mark, text, 1) for w in f[:40]), *f[40:], *feed.split()) for f in found
+        )
+    own = argv[: len(argv) - min(map(len, found), default=0)]
+    return WrappedCommands(found, folder=next(find_values(own, _FOLDER_OPTIONS.get(name, [])), "."))
 
 
-def _unwrap_options(argv: Argv, valued: str, words: int, feed: str) -> WrappedCommands:
-    at = _skip_options(argv, 1, frozenset(valued.split()))
-    while at < len(argv) and re.match(r"[A-Za-z_]\w*=", argv[at]):
-        at += 1
-    at = _skip_options(argv, at + words, frozenset()) if words else at
-    return WrappedCommands(((*argv[at:], *feed.split()),) if argv[at:] else ())
+def _list_programs(
+    argv: Argv, operands: int, letters: str = "", flags: Collection[str] = ()
+) -> Iterator[Argv]:
+    """The commands that may begin behind a program's options and operands. A word behind an option
+    may be its value, so then the next one is another."""
+    may_be_value = False
+    for at, word in enumerate(argv[1:_MAX_OPTIONS], 1):
+        if word.startswith("-"):
+            has_value = re.match(r"--\Z|.*=|-[A-Za-z]*[\d{%]", word)
+            may_be_value = not (has_value or word in flags or {*word[1:]} <= {*letters})
+        elif re.match(r"[A-Za-z_]\w*=|\{\Z", word):
+            may_be_value = False
+        else:
+            if operands:
+                yield from _list_programs(argv[at:], operands - 1)
+            elif not re.fullmatch(r"[\d.]+", word):
+                yield argv[at:]
+            if not may_be_value:
+                return
+            may_be_value = False
 
 
-def _skip_options(argv: Argv, at: int, valued: frozenset[str]) -> int:
+def _skip_options(argv: Argv, at: int, valued: Collection[str] = ()) -> int:
     while at < len(argv) and argv[at].startswith("-"):
         at += 1
         if argv[at - 1] == "--":
             break
-        at += _takes_value(argv[at - 1], valued)
+        at += argv[at - 1] in valued
     return at
-
-
-def _takes_value(option: str, valued: frozenset[str]) -> bool:
-    """Whether the next word is this option's value: `-u`, `-nu`, `--us`; not `-uroot`."""
-    if option.startswith("--"):
-        return len(option) > 2 and any(name.startswith(option) for name in valued)
-    takes = [at for at, letter in enumerate(option) if f"-{letter}" in valued]
-    return bool(takes) and takes[0] == len(option) - 1
 
 
 def _find_script(argv: Argv) -> str:
@@ -111,38 +148,32 @@ def _find_script(argv: Argv) -> str:
         if joined := re.match(r"--comm[a-z]*=(.*)", arg, re.DOTALL):
             return joined[1]
         if argv[at + 1 :] and re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--comm[a-z]*", arg):
-            return argv[_skip_options(argv[:-1], at + 1, frozenset())]
+            return argv[_skip_options(argv[:-1], at + 1)]
     return ""
 
 
 def _find_git_scripts(argv: Argv) -> Iterator[str]:
-    """What git would give to a shell: its aliases, and what it runs for commits and submodules."""
-    yield from re.findall(r"^alias\.[^=]*=!(.*)", "\n".join(argv), re.M)
+    """What git would give to a shell: aliases and programs in settings given with it, and what it
+    runs for commits, files and submodules."""
     _, *words = simplify_command(argv)
-    if words[:2] in (["bisect", "run"], ["submodule", "foreach"]):
-        yield " ".join(word for word in words[2:] if word != "--recursive")
-    elif words[:1] == ["rebase"]:
-        yield from (re.sub(r"^(?:-x|--ex[ec]*=)", "", word) for word in words if " " in word)
+    settings = "\n".join(argv[1 : len(argv) - len(words)])
+    yield from re.findall(r"^(?!user\.)[\w.-]+=!?(.*)", settings, re.MULTILINE)
+    if words[:1] in (["bisect"], ["submodule"]):
+        script = re.split(" (?:run|foreach)(?: --recursive)? ", " ".join(words), maxsplit=1)
+        yield from script[1:]
+    elif words[:1] in (["rebase"], ["filter-branch"], ["difftool"], ["grep"]):
+        yield from find_values(tuple(words), _GIT_SCRIPTS)
 
 
-def _unwrap_shell(argv: Argv, feed: str) -> WrappedCommands:
-    argv = tuple(arg for arg in argv if not re.fullmatch(r"\+[a-zA-Z]+", arg))  # bash +e -c
-    at = _skip_options(argv, 1, frozenset(("-o", "-O", "--rcfile", "--init-file")))
-    if text := _find_script(argv[: at + 2]):
-        return WrappedCommands(scripts=(text,))
-    reads_input = at >= len(argv) or argv[at] in _STDIN_NAMES or "-s" in argv[1:at]
-    return WrappedCommands(scripts=(feed,) if feed and reads_input else ())
+def find_starts(args: Argv) -> Argv:
+    """The folders in which find begins."""
+    args = tuple(arg for arg in args if not re.fullmatch(r"-[HLP]|-O\d", arg))
+    end = next((at for at, arg in enumerate(args) if arg.startswith(("-", "(", "!"))), len(args))
+    return args[:end]
 
 
 def _unwrap_find(argv: Argv) -> WrappedCommands:
-    commands: list[Argv] = []
-    start = argv[1] if len(argv) > 1 and not argv[1].startswith("-") else "."
-    found = f"{start.rstrip('/') or '/'}/found"
-    at = 1
-    while at < len(argv):
-        if argv[at] in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next((n for n in range(at, len(argv)) if argv[n] in (";", "+")), len(argv))
-            commands.append(tuple(word.replace("{}", found) for word in argv[at + 1 : end]))
-            at = end
-        at += 1
-    return WrappedCommands(tuple(filter(None, commands)))
+    found = f"{next(iter(find_starts(argv[1:])), '.').rstrip('/')[:_MAX_TEXT]}/found"
+    text = "\x01".join((*argv, "")).replace("{}", found, _MAX_PLACES)
+    runs = re.findall(r"\x01-(?:exec|ok)(?:dir)?\x01(.*?)\x01(?:[;+]\x01|\Z)", text, re.DOTALL)
+    return WrappedCommands(tuple(tuple(run.split("\x01")) for run in runs))

@@ -1,5 +1,6 @@
 """Validates what a command changed in an overlay and writes it into the repository."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -42,7 +43,10 @@ _OBJECT_NAME = re.compile(
 )
 _MISSING_LINKS = 2
 """Exit status of `git fsck` when an object refers to others that are not there."""
-_SUBMODULE_MODE = b"160000"
+_SUBMODULE_MODE, _LINK_MODE = b"160000", b"120000"
+_INDEX_ENTRY = re.compile(rb"(\S) (\d+) ([0-9a-f]+) \d\t([^\0]+)\0((?:  [^\n]*\n)*)")
+_ADDED_LATER = b"flags: 2"
+"""Of an entry that has a name and no content yet (`git add -N`)."""
 _MAX_SINGLE_SYNCS = 200
 """Objects that are synced one by one; more than that are synced together."""
 _LOCK_SECONDS = 3.0
@@ -61,9 +65,17 @@ class NoRepository(ChangesRejected):
 
 
 class _IndexEntry(NamedTuple):
+    """`facts`: what git remembers of the file, so that it need not read it again."""
+
+    tag: bytes
+    mode: bytes
+    object: bytes
     path: bytes
-    is_submodule: bool
-    hides_changes: bool
+    facts: bytes
+
+    @property
+    def hides_changes(self) -> bool:
+        return self.tag == b"S" or self.tag.islower()
 
 
 def merge_overlay(copy: GitOverlay) -> None:
@@ -190,7 +202,7 @@ def _validate_file(copy: GitOverlay, name: str, data: bytes | None) -> bytes:
         raise ChangesRejected(f"{name} is not an ordinary file")
     text = data.decode("utf-8", "replace")
     if name == "index":
-        _check_index(copy, data)
+        data = _check_index(copy, data)
     elif name in _HEAD_FILES:
         _require_valid(_SHA_LINES.fullmatch(text), name)
     elif name == "packed-refs":
@@ -209,44 +221,59 @@ def _require_valid(valid: object, name: str) -> None:
         raise ChangesRejected(f"{name[:100]!r} is not what git would write")
 
 
-def _check_index(copy: GitOverlay, data: bytes) -> None:
+def _check_index(copy: GitOverlay, data: bytes) -> bytes:
     """Reject paths that lead into .git, folders that become repositories of their own (git would
-    read settings in them that the command may have written), and marks that hide changes."""
-    suspects = set()
-    for entry in _list_index_entries(copy, data):
+    read settings in them that the command may have written), and marks that hide changes. Returns
+    the index without facts about files that have another content than it says."""
+    file = copy.folder.parent / "index-to-check"
+    old = read_regular(copy.git / "index")
+    known = set(_list_index_entries(copy, file, old) if old else ())
+    new = set(_list_index_entries(copy, file, data)) - known
+    for entry in new:
         for part in entry.path.lower().split(b"/"):
             if part in (b"", b".", b"..", b".git") or part.startswith(b".git:"):
                 raise ChangesRejected(f"the index names {os.fsdecode(entry.path)[:100]!r}")
-        if entry.is_submodule or entry.hides_changes:
-            suspects.add(entry)
-    if not suspects:
-        return
-    old = read_regular(copy.git / "index")
-    if new := sorted(suspects.difference(_list_index_entries(copy, old) if old else ())):
-        path = os.fsdecode(new[0].path)[:100]
-        if new[0].hides_changes:
+    marks = {(entry.path, entry.hides_changes, entry.mode) for entry in known}
+    for entry in sorted(new):
+        path = os.fsdecode(entry.path)[:100]
+        if (entry.path, entry.hides_changes, entry.mode) in marks:
+            continue
+        if entry.hides_changes:
             raise ChangesRejected(
                 f"the index marks {path} as unchanged (skip-worktree or assume-unchanged), which "
                 "would hide changes from the user"
             )
-        raise ChangesRejected(
-            f"{path} is a repository of its own: remove its .git, ignore it, or leave it to the "
-            "user to add it"
-        )
+        if entry.mode == _SUBMODULE_MODE:
+            raise ChangesRejected(
+                f"{path} is a repository of its own: remove its .git, ignore it, or leave it to "
+                "the user to add it"
+            )
+    ordinary = (e for e in new if e.tag == b"H" and e.mode != _SUBMODULE_MODE)
+    doubtful = [e for e in ordinary if _ADDED_LATER not in e.facts and not _has_content(copy, e)]
+    rows = b"".join(b"%b %b 0\t%b\0" % (e.mode, e.object, e.path) for e in doubtful)
+    # The trees that the index names for its folders would be in the next commit unseen.
+    env = {"GIT_INDEX_FILE": str(file), "GIT_TEST_CHECK_CACHE_TREE": "1"}
+    _run_git(copy, "update-index", "-z", "--force-write-index", "--index-info", env=env, data=rows)
+    return file.read_bytes()
 
 
-def _list_index_entries(copy: GitOverlay, index: bytes) -> Iterator[_IndexEntry]:
+def _has_content(copy: GitOverlay, entry: _IndexEntry) -> bool:
+    """Whether the file has the content that the entry names."""
+    path = copy.workspace / os.fsdecode(entry.path)
+    is_link = path.is_symlink()
+    data = os.fsencode(path.readlink()) if is_link else read_regular(path)
+    if data is None or is_link != (entry.mode == _LINK_MODE):
+        return False
+    hashing = hashlib.sha1 if len(entry.object) == 40 else hashlib.sha256
+    return hashing(b"blob %d\0" % len(data) + data).hexdigest().encode() == entry.object
+
+
+def _list_index_entries(copy: GitOverlay, file: Path, index: bytes) -> Iterator[_IndexEntry]:
     """All entries of an index, read by git from a file only we can change."""
-    file = copy.folder.parent / "index-to-check"
     file.write_bytes(index)
-    listed = _run_git(
-        copy, "ls-files", "--stage", "-v", "-z", "--full-name", env={"GIT_INDEX_FILE": str(file)}
-    )
-    for entry in listed.split(b"\0"):
-        if entry:
-            about, _, path = entry.partition(b"\t")
-            tag, mode, *_ = about.split(b" ")
-            yield _IndexEntry(path, mode == _SUBMODULE_MODE, tag == b"S" or tag.islower())
+    words = ("ls-files", "--stage", "--debug", "-v", "-z", "--full-name")
+    listed = _run_git(copy, *words, env={"GIT_INDEX_FILE": str(file)})
+    return (_IndexEntry(*found.groups()) for found in _INDEX_ENTRY.finditer(listed))
 
 
 def _run_git(

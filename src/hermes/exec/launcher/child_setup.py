@@ -6,6 +6,7 @@
 # ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH113, PTH120, PTH123, PTH208, PTH211
 import contextlib
 import fcntl
+import marshal
 import os
 import re
 import resource
@@ -48,8 +49,7 @@ class ChildSetup:
         """Descriptor on which the command's seccomp filter sends requests, or -1."""
         self.status_reader = -1
         """Descriptor on which bubblewrap reports its start, or -1."""
-        self.stopped = 0
-        """Number of processes that the command left running and that ended with it."""
+        self._stopped = 0
         self.grace = instructions.get("grace", protocol.GRACE_SECONDS)
         """Seconds between TERM and KILL."""
         self._instructions = instructions
@@ -170,10 +170,6 @@ class ChildSetup:
             os.close(self.listener)
             self.listener = -1
 
-    def list_refused(self) -> list[protocol.RefusedAddress]:
-        """Where the command could not connect to because of the sandbox."""
-        return self._grants.sockets.refused if self._grants else []
-
     def failed_to_start(self, status: int) -> bool:
         """Whether bubblewrap ended with this status because it could not start the command."""
         return self.is_wrapped and status == 1 and b'"exit-code"' not in self._read_status()
@@ -195,7 +191,7 @@ class ChildSetup:
         found = re.search(rb'"child-pid": *(\d+)', self._read_status())
         if found and b'"exit-code"' in self._status_text:
             words = map(read_command_line, list_below(int(found[1])))
-            self.stopped = sum(
+            self._stopped = sum(
                 w != [b""] and protocol.PROXY_SOCKET.encode() not in w for w in words
             )
 
@@ -205,10 +201,12 @@ class ChildSetup:
             self._status_text += os.read(self._status[0], 4096)
         return self._status_text
 
-    def count_limit_hits(self) -> tuple[int, int]:
-        """Processes killed for want of memory, and those that could not be started."""
-        killed, refused = cgroup.count_hits(self._groups)
-        return killed - self._hits[0], refused - self._hits[1]
+    def describe_end(self) -> bytes:
+        """What has been seen of the command, for `protocol.DETAILS`."""
+        killed, failed = cgroup.count_hits(self._groups)
+        hits = (killed - self._hits[0], failed - self._hits[1])
+        refused = self._grants.sockets.refused if self._grants else []
+        return marshal.dumps((hits, self._stopped, [tuple(address) for address in refused]))
 
     def stop_forking(self) -> None:
         """Called before processes are killed: none may fork faster than we kill."""

@@ -23,7 +23,6 @@ from typing import NamedTuple
 from hermes.exec.launcher.libc import AT_FDCWD, make_syscall
 from hermes.exec.launcher.syscalls import CALL_GROUPS
 
-FILE_CALLS = CALL_GROUPS["files"]
 _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW = 0x200, 0x400
 _TMPFILE = 0o20000000
 _RENAME_FLAGS = 3
@@ -176,7 +175,8 @@ def _move_or_link(name: str, args: list[int], caller: SyscallCaller, area: Works
             raise LeaveToKernel
         caller.check_alive()
         if name.startswith("link"):
-            if flags & ~_AT_SYMLINK_FOLLOW or (flags & _AT_SYMLINK_FOLLOW and _is_link(source)):
+            found = os.stat(source.last, dir_fd=source.folder, follow_symlinks=False)
+            if flags & ~_AT_SYMLINK_FOLLOW or (flags and stat.S_ISLNK(found.st_mode)):
                 raise LeaveToKernel
             os.link(
                 source.last,
@@ -188,7 +188,7 @@ def _move_or_link(name: str, args: list[int], caller: SyscallCaller, area: Works
             return
         if flags & ~_RENAME_FLAGS:
             raise LeaveToKernel
-        number = FILE_CALLS["renameat2"][caller.machine]
+        number = CALL_GROUPS["files"]["renameat2"][caller.machine]
         make_syscall(number, source.folder, source.last, target.folder, target.last, flags)
         area.forget_path(source.path)
         area.forget_path(target.path)
@@ -316,19 +316,18 @@ def resolve_path(
         os.close(fd)
 
 
-def _is_link(entry: FolderEntry) -> bool:
-    found = os.stat(entry.last, dir_fd=entry.folder, follow_symlinks=False)
-    return stat.S_ISLNK(found.st_mode)
+def read_status(task: int) -> dict[bytes, bytes]:
+    """What the kernel tells about a thread."""
+    with open(f"/proc/{task}/status", "rb") as file:  # noqa: PTH123
+        return dict(line.split(b":", 1) for line in file)
 
 
 @contextlib.contextmanager
 def use_caller_umask(pid: int) -> Iterator[None]:
     """Use the caller's umask meanwhile; a supervisor has one thread."""
     theirs = 0o077
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123
-        for line in file:
-            if line.startswith(b"Umask:"):
-                theirs = int(line[6:], 8)
+    with contextlib.suppress(OSError, KeyError):
+        theirs = int(read_status(pid)[b"Umask"], 8)
     before = os.umask(theirs)
     try:
         yield

@@ -7,6 +7,8 @@ import signal
 import sys
 from collections.abc import Collection, Iterator, Sequence
 
+_MAX_LISTINGS = 5
+
 
 def list_descendants(*roots: int, skip: Collection[int] = ()) -> list[int]:
     """All living processes below `roots`, without the subtrees in `skip`."""
@@ -24,14 +26,20 @@ def list_descendants(*roots: int, skip: Collection[int] = ()) -> list[int]:
 
 
 def list_below(root: int) -> list[int]:
-    """The processes below one, fast; one may be missed while others end."""
-    found = [root]
-    for pid in found:
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                    found += map(int, file.read().split())
-    return found[1:]
+    """The processes below one, fast. One whose parent ends meanwhile may be missed, so they are
+    listed again until nothing has changed."""
+    before: list[int] = []
+    for _ in range(_MAX_LISTINGS):
+        found = [root]
+        for pid in found:
+            with contextlib.suppress(OSError):
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                        found += map(int, file.read().split())
+        if found == before:
+            break
+        before = found
+    return before[1:]
 
 
 def read_command_line(pid: int) -> list[bytes]:

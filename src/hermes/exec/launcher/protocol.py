@@ -13,13 +13,9 @@ GRANT_REPLACED = 4
 ENDED = b"E"
 """(exit status or minus the signal, number of processes left behind). The supervisor closes the
 connection after the last of those has ended."""
-LIMITED = b"L"
-"""Before ENDED: (processes killed for want of memory, processes that could not be started)"""
-STOPPED = b"P"
-"""Before ENDED: (number of processes that were ended with the command, 0)"""
-REFUSED = b"R"
-"""Before ENDED: (number of bytes that follow, 0), then a line for each connection that the sandbox
-refused: address and port."""
+DETAILS = b"D"
+"""Before ENDED: (number of bytes that follow, 0), then, marshalled: processes killed for want of
+memory and those that could not be started; how many ended with it; addresses it was refused."""
 SESSION_SIZE = 16
 """From agent to launcher: the name of the session a command belongs to, with its descriptors."""
 HEADER = struct.Struct("!I")

@@ -293,7 +293,7 @@ def _choose_loopback(theirs: socket.socket) -> bytes:
 
 @contextlib.contextmanager
 def _borrow_socket(caller: file_broker.SyscallCaller, number: int) -> Iterator[socket.socket]:
-    handle = os.pidfd_open(_process_of_thread(caller.pid))
+    handle = os.pidfd_open(int(file_broker.read_status(caller.pid)[b"Tgid"]))
     try:
         caller.check_alive()
         fd = libc.make_syscall(_PIDFD_GETFD, handle, number & 0x7FFFFFFF, 0)
@@ -306,14 +306,6 @@ def _borrow_socket(caller: file_broker.SyscallCaller, number: int) -> Iterator[s
         raise
     with theirs:
         yield theirs
-
-
-def _process_of_thread(task: int) -> int:
-    with open(f"/proc/{task}/status", "rb") as file:
-        for line in file:
-            if line.startswith(b"Tgid:"):
-                return int(line[5:])
-    raise ProcessLookupError(errno.ESRCH, "no such process")
 
 
 @contextlib.contextmanager

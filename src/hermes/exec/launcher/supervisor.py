@@ -188,13 +188,8 @@ def _report_end(
     if background:
         background.report_end(status, left)
     else:
-        lines = "\n".join(f"{host} {port}" for host, port in setup.list_refused()).encode()
-        if lines:
-            send_frame(control, protocol.FRAME.pack(protocol.REFUSED, len(lines), 0) + lines)
-        if setup.stopped:
-            send_frame(control, protocol.FRAME.pack(protocol.STOPPED, setup.stopped, 0))
-        if any(hits := setup.count_limit_hits()):
-            send_frame(control, protocol.FRAME.pack(protocol.LIMITED, *hits))
+        details = setup.describe_end()
+        send_frame(control, protocol.FRAME.pack(protocol.DETAILS, len(details), 0) + details)
         send_frame(control, protocol.FRAME.pack(protocol.ENDED, status, left))
 
 

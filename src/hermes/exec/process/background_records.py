@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.instances import is_locked
+from hermes.config.private_files import replace_file, write_durably
 from hermes.exec.launcher.protocol import END, LOCK, SEGMENT_PREFIX, EndCause
 from hermes.exec.process.ansi import to_plain_text
 from hermes.exec.process.output_capture import trim_to_lines
@@ -124,18 +125,7 @@ def load_state(folder: Path) -> ProcessState | None:
 
 def write_record(folder: Path, record: ProcessRecord) -> None:
     """Write the record durably, before the command runs."""
-    replace_file(folder / RECORD_FILE, msgspec.json.encode(record), sync=True)
-
-
-def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
-    temporary = path.with_name(path.name + ".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    replace_file(folder / RECORD_FILE, msgspec.json.encode(record))
 
 
 def _list_segments(folder: Path) -> list[tuple[int, int, Path]]:
@@ -178,7 +168,7 @@ def take_new_output(state: ProcessState, limit: int) -> str:
         if unfinished := _UNFINISHED_WORD.search(tail):
             end = max(total - (len(tail) - unfinished.start()), seen)
     with suppress(OSError):
-        replace_file(folder / SEEN_FILE, b"%d %d" % (end, total))
+        write_durably(folder / SEEN_FILE, b"%d %d" % (end, total))
     if end - seen <= limit:
         return _join_pieces(list(read_output(folder, seen, end)), seen, end)
     head = b"".join(data for _, data in read_output(folder, seen, seen + limit // 2))

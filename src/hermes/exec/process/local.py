@@ -130,12 +130,17 @@ def _find_program(*paths: str) -> str:
 def _build_argv(text: str | tuple[str, ...]) -> Sequence[str]:
     if isinstance(text, tuple):
         return text
+    return (_find_program(*_SHELLS) or "/bin/sh", "-c", os.fsdecode(encode_command(text)))
+
+
+def encode_command(text: str) -> bytes:
+    """The bytes of a command line; raises ToolError when no shell could be given them."""
     raw = text.encode("utf-8", "surrogateescape")
     if len(raw) > MAX_COMMAND:
         raise ToolError("The command is too long (128 KB): write it to a file and run that.")
     if b"\0" in raw:
         raise ToolError("The command contains a NUL character; nothing was run.")
-    return (_find_program(*_SHELLS) or "/bin/sh", "-c", os.fsdecode(raw))
+    return raw
 
 
 class _RunningCommand:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import marshal
 import os
 import socket
 from collections import deque
@@ -103,14 +104,14 @@ class SupervisorConnection:
         self._frames += data
         while len(self._frames) >= protocol.FRAME.size:
             kind, first, second = protocol.FRAME.unpack_from(self._frames)
-            end = protocol.FRAME.size + (first if kind == protocol.REFUSED else 0)
+            end = protocol.FRAME.size + (first if kind == protocol.DETAILS else 0)
             if len(self._frames) < end:
                 break
             body, self._frames = self._frames[protocol.FRAME.size : end], self._frames[end:]
-            if kind == protocol.REFUSED:
-                pairs = (line.split(" ") for line in body.decode().split("\n"))
-                found = tuple(protocol.RefusedAddress(host, int(port)) for host, port in pairs)
-                self._result = structs.replace(self._result, refused=found)
+            if kind == protocol.DETAILS:
+                hits, stopped, refused = marshal.loads(body)
+                addresses = tuple(protocol.RefusedAddress(*address) for address in refused)
+                self._result = CommandResult(None, 0, hits, stopped, addresses)
             else:
                 self._on_report(kind, first, second)
         if not data:
@@ -119,10 +120,6 @@ class SupervisorConnection:
     def _on_report(self, kind: bytes, first: int, second: int) -> None:
         if kind == protocol.STARTED:
             self.started.set_result(None)
-        elif kind == protocol.LIMITED:
-            self._result = structs.replace(self._result, limit_hits=(first, second))
-        elif kind == protocol.STOPPED:
-            self._result = structs.replace(self._result, stopped=first)
         elif kind == protocol.ENDED and not self.ended.done():
             self.ended.set_result(structs.replace(self._result, status=first, left=second))
         elif kind == protocol.FAILED and not self.ended.done():

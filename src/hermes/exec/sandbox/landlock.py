@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.exec.launcher.placeholders import is_bare_repository
@@ -49,8 +50,10 @@ def plan_launch(
     rules |= dict.fromkeys(writable, handled[0] & ~_IOCTL_DEV)
     rules |= {f"/dev/{name}": _READ_FILE | _WRITE_FILE | _IOCTL_DEV for name in _DEVICES}
     inside = {**env, "TMPDIR": scratch, "HOME": scratch}
-    if "PATH" in env:
-        inside["PATH"] = _filter_path(env["PATH"], hidden, rules)
+    if "PATH" in env:  # a shell that may not read the first folders of it does not try the others
+        real = {f: Path(os.path.realpath(f)) for f in env["PATH"].split(os.pathsep)}
+        readable = (f for f in real if f[:1] != "/" or policy.allows_reading(real[f]))
+        inside["PATH"] = os.pathsep.join(readable)
     brokered = policy.mode == "workspace-write" and not guards.barred and workspace not in writable
     setup: SetupInstructions = {
         **limit_instructions(policy.limits),
@@ -87,19 +90,6 @@ def _plan_readable(policy: SandboxPolicy, workspace: str, hidden: set[str]) -> d
         rules |= dict.fromkeys(_open_subtrees(seen, hidden - {seen}), _READ_ACCESS)
     rules["/dev"] = _READ_DIR
     return rules
-
-
-def _filter_path(path: str, hidden: Collection[str], rules: Collection[str]) -> str:
-    """PATH without folders that cannot be read, in which a shell would look first and fail."""
-
-    def is_readable(folder: str) -> bool:
-        if not folder.startswith("/"):
-            return True
-        real = os.path.realpath(folder) + "/"
-        seen = max((len(p) for p in rules if real.startswith(p.rstrip("/") + "/")), default=0)
-        return seen > max((len(p) for p in hidden if real.startswith(p + "/")), default=0)
-
-    return os.pathsep.join(folder for folder in path.split(os.pathsep) if is_readable(folder))
 
 
 def _open_subtrees(root: str, closed: Collection[str]) -> Iterator[str]:

@@ -52,10 +52,7 @@ def _count_tasks(user: int) -> int:
     count = 0
     with suppress(FileNotFoundError), os.scandir("/proc") as entries:
         for name in (entry.name for entry in entries if entry.name.isdigit()):
-            try:
+            with suppress(OSError):
                 found = os.stat(f"/proc/{name}/task")
-            except OSError:
-                continue
-            if found.st_uid == user:
-                count += found.st_nlink - 2
+                count += found.st_nlink - 2 if found.st_uid == user else 0
     return count

@@ -1,9 +1,11 @@
 """Finds paths in a workspace that programs outside the sandbox obey: no command may plant them."""
 
-# ruff: noqa: PTH110, PTH112, PTH113, PTH118, PTH120, PTH208
+# ruff: noqa: PTH110, PTH112, PTH113, PTH114, PTH116, PTH118, PTH120, PTH208
+import heapq
 import os
 import re
 import shlex
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -11,8 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.exec.launcher.libc import read_birth_time
 from hermes.exec.launcher.placeholders import is_bare_repository, is_free
-from hermes.exec.path_rules import list_names
+from hermes.exec.path_rules import list_names, resolve_links
 
 _ALWAYS_PROTECTED = (".git", *list_names("guard", scope="top"))
 _STEERING = list_names("ask", scope="anywhere")
@@ -33,9 +36,10 @@ _GIT_SETTING = re.compile(
     r"[ \t]*=[ \t]*(\S[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
+_RESTED_NS = 1_000_000_000
 _MAX_INCLUDED = 50
 _MAX_BYTES = 256 * 1024
-_MAX_FOLDERS = 600
+_MAX_FOLDERS = 1000
 _MAX_DEPTH = 4
 _MAX_STEERING = 10
 """How many files and folders further down are protected: each costs every start about 1 ms."""
@@ -123,22 +127,22 @@ def find_nested_links(root: str) -> tuple[str, ...]:
     return tuple(path for path in _find_nested_settings(root) if resolve_links(path) != path)
 
 
-def _scan_folders(root: str) -> tuple[tuple[str, dict[str, bool]], ...]:
-    """The first folders of a tree, each with its names and whether these are folders."""
-    found: list[tuple[str, dict[str, bool]]] = []
-    waiting = [(root, 0)]
-    while waiting and len(found) < _MAX_FOLDERS:
-        folder, depth = waiting.pop(0)
-        try:
-            with os.scandir(folder) as entries:
-                names = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
-        except OSError:
-            continue
-        found.append((folder, names))
-        if depth < _MAX_DEPTH:
-            inner = (n for n, is_folder in names.items() if is_folder and n not in _SKIPPED_FOLDERS)
-            waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inner)]
-    return tuple(found)
+def _scan_folders(root: str) -> Iterator[tuple[str, dict[str, bool]]]:
+    """The oldest folders of a tree, each with its names and whether these are folders: however many
+    a command makes, those that were there before come first."""
+    waiting = [(0, root, 0)]
+    for _ in range(_MAX_FOLDERS):
+        if not waiting:
+            return
+        _, folder, depth = heapq.heappop(waiting)
+        names: dict[str, bool] = {}
+        with suppress(OSError), os.scandir(folder) as entries:
+            names = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
+        yield folder, names
+        inner = (n for n, is_folder in names.items() if is_folder and n not in _SKIPPED_FOLDERS)
+        for path in (f"{folder}/{name}" for name in inner if depth < _MAX_DEPTH):
+            made = read_birth_time(path) or _get_change_time(path)
+            heapq.heappush(waiting, (made, path, depth + 1))
 
 
 def _get_change_time(path: str) -> int:
@@ -171,7 +175,7 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
         git = _join_path(root, found[1]) if found else git
     common = _join_path(git, _read_text(f"{git}/commondir").strip() or ".")
     outer = [f"{user_home}/.gitconfig", f"{user_home}/.config/git/config", "/etc/gitconfig"]
-    led = [folder for folder in (git, common) if _is_within(root, folder)]
+    led = [folder for folder in dict.fromkeys((git, common)) if _is_within(root, folder)]
     files = [f"{common}/config", f"{git}/config.worktree", *outer]
     hooks = [f"{common}/hooks"]
     for file in files:
@@ -188,7 +192,8 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
             elif os.path.isfile(path) or (key == "templatedir" and os.path.isdir(path)):
                 led.append(path)
     protected += led
-    for path in map(resolve_links, (*led, *hooks, *_list_links(hooks))):
+    for name in (*led, *hooks, *_list_links(hooks)):
+        path = resolve_links(name) if _leads_elsewhere(root, name) else name
         if _is_within(root, path) and not any(_is_within(p, f"{path}/") for p in led):
             protected.append(path)
 
@@ -208,6 +213,32 @@ def find_git_references(workspace: Path, user_home: Path) -> list[Path]:
 
 def _settings_with_paths(file: str, root: str, user_home: str) -> Iterator[tuple[str, str]]:
     """Keys of settings that refer to files, and the paths of those files."""
+    for key, word in _read_settings(file):
+        place = user_home + word[1:] if word.startswith("~/") else word
+        yield key, _join_path(os.path.dirname(file) if key == "path" else root, place)
+
+
+def _read_settings(file: str) -> tuple[tuple[str, str], ...]:
+    """Keys of settings that refer to files, and the words of their values. The file is read anew
+    unless it has rested since."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return ()
+    # Two changes within one tick of the file system's clock look like one.
+    if time.time_ns() - found.st_ctime_ns < _RESTED_NS:
+        return _parse_settings(file)
+    return _parse_rested_settings(file, (found.st_ino, found.st_size, found.st_ctime_ns))
+
+
+@lru_cache(maxsize=256)
+def _parse_rested_settings(file: str, state: tuple[int, int, int]) -> tuple[tuple[str, str], ...]:
+    """What `_parse_settings` finds while the file is in this state: inode, size, change time."""
+    return _parse_settings(file)
+
+
+def _parse_settings(file: str) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
     for key, value in _GIT_SETTING.findall(_read_text(file)):
         key = key.lower()
         try:
@@ -216,10 +247,8 @@ def _settings_with_paths(file: str, root: str, user_home: str) -> Iterator[tuple
             words = value.split()
         if key in ("path", "hookspath"):
             words = words[:1]
-        for word in (word.lstrip("!") for word in words):
-            place = user_home + word[1:] if word.startswith("~/") else word
-            if place:
-                yield key, _join_path(os.path.dirname(file) if key == "path" else root, place)
+        found += [(key, word) for word in (word.lstrip("!") for word in words) if word]
+    return tuple(found)
 
 
 def _find_homes(root: str, user_home: str) -> list[str]:
@@ -253,12 +282,15 @@ def _read_text(path: str) -> str:
             return ""
 
 
-def resolve_links(path: str) -> str:
-    """The real path, or the path itself if it is just being replaced."""
-    try:
-        return os.path.realpath(path)
-    except OSError:
-        return path
+def _leads_elsewhere(root: str, path: str) -> bool:
+    """Whether there is a link in what follows the real path `root`; also for paths outside."""
+    if not _is_within(root, path):
+        return True
+    while path != root:
+        if os.path.islink(path):
+            return True
+        path = os.path.dirname(path)
+    return False
 
 
 def _join_path(folder: str, path: str) -> str:

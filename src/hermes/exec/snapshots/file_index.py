@@ -124,20 +124,16 @@ def _list_subfolders(root: Path, folder: str) -> Iterator[str]:
 
 
 def _list_empty_tree(root: Path, folder: str) -> list[str]:
-    """The folder and all folders in it, if none of them holds a file; else nothing."""
+    """The folder and all folders in it, if none of them holds anything else; else nothing."""
     found = [folder]
-    waiting = [folder]
-    while waiting:
-        here = waiting.pop()
+    for here in found:
+        inner = list(_list_subfolders(root, here))
         try:
-            with os.scandir(root / here) as entries:
-                for entry in entries:
-                    if not entry.is_dir(follow_symlinks=False):
-                        return []
-                    found.append(f"{here}/{entry.name}")
-                    waiting.append(found[-1])
+            if len(inner) < len(os.listdir(root / here)):  # noqa: PTH208
+                return []
         except OSError:
             return []
+        found += inner
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -17,6 +18,10 @@ _TAGS: dict[Emphasis, str] = {"strong": "b", "em": "i", "s": "s"}
 _PLAIN_LINE = re.compile(r"[^\W\d_](?:[^\0\r\n\\`*_~\[\]<>&]*[^\0\s\\`*_~\[\]<>&])?")
 """Nothing in it means anything in Markdown."""
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
+
+
+BARE_LINKS: ContextVar[bool] = ContextVar("BARE_LINKS", default=False)
+"""Whether a link is text that says where it leads: others may have told the model what to write."""
 
 
 @cache
@@ -167,7 +172,12 @@ class MarkupWriter:
             is_linkable = urlsplit(target).scheme in self.schemes
         except ValueError:
             is_linkable = False
-        return self.wrap_link(target, text) if is_linkable else text
+        if not is_linkable:
+            return text
+        address = self.escape_text(target)
+        if BARE_LINKS.get():
+            return address if text in ("", address) else f"{text} ({address})"
+        return self.wrap_link(target, text)
 
 
 class _HtmlWriter(MarkupWriter):

@@ -22,6 +22,8 @@ class Content(Struct, frozen=True, omit_defaults=True):
     in_group: bool = False
     plain: bool = False
     """The text is no Markdown."""
+    bare_links: bool = False
+    """Links are text that says where they lead."""
     run: tuple[str, int] | None = None
     """The job and the due time of the run whose result this is."""
 
@@ -91,12 +93,20 @@ class Reply:
     def list_parts(self, capabilities: Capabilities, text: str | None = None) -> list[str]:
         measure = capabilities.measure
         text = self.content.text if text is None else text
-        parts = split_text(text, capabilities.longest_part, measure)
+
+        def split(part: str, limit: int) -> list[str]:
+            return split_text(part, max(1, limit), measure)
+
+        parts = split(text, capabilities.longest_part)
         if parts == [""]:
             parts = []
         for start, limit in self.progress.cuts:
-            rest = [piece for part in parts[start:] for piece in split_text(part, limit, measure)]
+            rest = [piece for part in parts[start:] for piece in split(part, limit)]
             parts = parts[:start] + rest
+        room = capabilities.longest_part - measure(f"{texts.REPEATED}\n")
+        for index in self.progress.marked:  # the mark takes some of it
+            marked = [piece for part in parts[index : index + 1] for piece in split(part, room)]
+            parts[index : index + 1] = marked
         return parts
 
     def halve_parts(self, capabilities: Capabilities) -> bool:
@@ -106,13 +116,11 @@ class Reply:
         self.progress.cuts.append((self.current, max(1, longest // 2)))
         return longest > 1
 
-    def make_room(self, capabilities: Capabilities) -> None:
-        """Cut what is sent again so that its mark fits."""
-        sent = len(self.progress.ids)
-        limit = capabilities.longest_part - capabilities.measure(f"{texts.REPEATED}\n")
-        parts = self.list_parts(capabilities)[sent : sent + 1]
-        if parts and capabilities.measure(parts[0]) > limit > 0:
-            self.progress.cuts.append((sent, limit))
+    def mark_next(self) -> None:
+        """The next part was perhaps sent before: it is to say so."""
+        index = len(self.progress.ids)
+        if self.progress.uncertain and index not in self.progress.marked:
+            self.progress.marked.append(index)
 
     def mark_part(self, index: int, text: str) -> str:
         return f"{texts.REPEATED}\n{text}" if index in self.progress.marked else text
@@ -123,9 +131,12 @@ class Reply:
         self.progress.shown.append(shown)
         self.last_write = time.monotonic()
 
-    def forget_sent(self) -> None:
-        """Send all of it again."""
-        self.progress.ids, self.progress.shown, self.progress.marked = [], [], []
+    def forget_sent(self) -> list[str]:
+        """Send it again from the current part on; the ids of what was sent of that."""
+        progress, first = self.progress, self.current
+        lost = progress.ids[first:]
+        progress.ids, progress.shown = progress.ids[:first], progress.shown[:first]
+        return lost
 
 
 def make_entry(number: int, platform: str, chat: str, content: Content) -> OutboxEntry:

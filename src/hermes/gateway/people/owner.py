@@ -17,6 +17,8 @@ class Owner:
         self._hub = hub
         self._objects = objects
         self._admin_chats: dict[tuple[str, str], str] = {}
+        self._avoiding: dict[str, tuple[str, str]] = {}
+        """What waits for a chat on another platform: the text and the platform, by code."""
 
     async def set_home_chat(self, address: ReplyAddress) -> None:
         self._hub.homes[address.platform] = ReplyAddress(
@@ -68,16 +70,23 @@ class Owner:
 
     async def tell(self, code: str, text: str, *, avoid: str = "") -> None:
         """Send a notice unless one of this code was sent before; it waits until a chat of the
-        owner is known. `avoid`: a platform that cannot be used for it; it does not wait then."""
+        owner is known. `avoid`: a platform that cannot be used for it; it waits no longer than
+        this process runs then, because the next one may find the platform well."""
         address = self.find_address(avoid)
-        if address is None and not avoid:
+        if address is None and avoid:
+            self._avoiding[code] = (text, avoid)
+        elif address is None:
             await self._objects.add(_WAITING, code, text.encode())
-        elif address is not None and await self._objects.add(_NOTICES, code, b""):
+        elif await self._objects.add(_NOTICES, code, b""):
             await self._hub.say(address, text)
 
     async def _tell_waiting(self) -> None:
         if self.find_address() is None:
             return
+        for code, (text, avoid) in list(self._avoiding.items()):
+            if self.find_address(avoid) is not None:
+                del self._avoiding[code]
+                await self.tell(code, text, avoid=avoid)
         for stored in await self._objects.list_all(_WAITING):
             await self.tell(stored.id, stored.body.decode())
             await self._objects.remove(_WAITING, stored.id, owner="")

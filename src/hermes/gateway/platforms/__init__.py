@@ -5,6 +5,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from hermes.config.platforms import PlatformSettings
+from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.gateway.adapter import PlatformSpec
 
@@ -24,6 +26,12 @@ def list_names() -> tuple[str, ...]:
 def load_platform(name: str) -> PlatformSpec:
     spec: PlatformSpec = import_module(f"{__name__}.{name}").PLATFORM
     return spec
+
+
+def find_token(spec: PlatformSpec, settings: PlatformSettings, secrets: Secrets) -> str:
+    """What turns a platform on when its settings do not say: its token, or what stands for it."""
+    names = (settings.token_env or spec.variable, spec.alternative)
+    return next((value for name in names if name and (value := secrets.get(name))), "")
 
 
 def require_known(name: str, registered: Collection[str] = ()) -> str:

@@ -7,7 +7,6 @@ from email.message import Message
 from email.utils import getaddresses
 from html.parser import HTMLParser
 
-_COMMENT = re.compile(r"\([^()]*\)")
 _RESULT = re.compile(r"(dmarc|dkim|spf)\s*=\s*(\w+)(.*)", re.DOTALL | re.IGNORECASE)
 _PROPERTY = re.compile(r"([a-z]+\.[a-z]+)\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 _MESSAGE_ID = re.compile(r"<[^<>\s]+>")
@@ -36,15 +35,36 @@ def read_sender(headers: Message) -> tuple[str, str]:
     return found[0][1].lower(), found[0][0]
 
 
+def strip_results(value: str) -> str:
+    """The results without comments, and without what has a meaning inside quotes: senders choose
+    the words there."""
+    kept: list[str] = []
+    depth, is_quoted, is_escaped = 0, False, False
+    for character in value:
+        if is_escaped or (character == "\\" and (depth or is_quoted)):
+            is_escaped = not is_escaped
+        elif character == '"' and not depth:
+            is_quoted = not is_quoted
+        elif character == "(" and not is_quoted:
+            depth += 1
+            kept.append(" ")
+        elif character == ")" and depth:
+            depth -= 1
+        elif not depth:
+            is_data = is_quoted and (character in ";=()" or character.isspace())
+            kept.append("_" if is_data else character)
+    return "".join(kept)
+
+
 def is_authenticated(headers: Message, domain: str, authserv: str) -> bool:
     """Whether our own mail server vouches that the mail comes from this domain. Only the topmost
     result of that server counts: everybody can write the others."""
     for value in headers.get_all("Authentication-Results", []):
-        server, _, results = str(value).partition(";")
-        name = (_COMMENT.sub(" ", server).split() or [""])[0]
+        server, *results = strip_results(str(value)).split(";")
+        name = (server.split() or [""])[0]
         if name.lower() != authserv.lower() or not authserv:
             continue
-        return any(_is_aligned(result, domain) for result in _COMMENT.sub(" ", results).split(";"))
+        return any(_is_aligned(result, domain) for result in results)
     return False
 
 

@@ -56,6 +56,14 @@ class SlackUnanswered(Exception):
         self.sent = sent
 
 
+def read_seconds(headers: Mapping[str, str]) -> float:
+    """How long Slack wants us to wait; a second where it does not say in numbers."""
+    try:
+        return max(0.0, float(headers.get("Retry-After") or 1))
+    except ValueError:
+        return 1.0
+
+
 class SlackApi:
     """One pool of connections."""
 
@@ -75,7 +83,7 @@ class SlackApi:
         url = f"{self.base_url}/{method}"
         status, answer_headers, content = await self._post(url, headers=headers, **options)
         if status == 429:
-            raise SlackError(status, "ratelimited", float(answer_headers.get("Retry-After") or 1))
+            raise SlackError(status, "ratelimited", read_seconds(answer_headers))
         try:
             answer = msgspec.json.decode(content, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -30,6 +30,7 @@ from hermes.gateway.adapter import (
 from hermes.gateway.content.signal_markup import render_signal, split_styles
 from hermes.gateway.platforms._signal_events import SignalSelf, read_event
 from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
+from hermes.gateway.transport.payload import decode_object
 from hermes.llm.http.lazy_tls import load_aiohttp
 from hermes.llm.wire.sse import SseParser
 
@@ -160,12 +161,12 @@ class SignalPlatform(PlainPlatform):
 
     async def _receive_event(self, receiver: Receiver, me: SignalSelf, data: bytes) -> None:
         try:
-            event = msgspec.json.decode(data, type=dict[str, Any])
+            event = decode_object(data)
             account = event.get("account")
             if account is not None and not me.is_same(account, account):
                 return
             message = read_event(event, me, self._listed)
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             log.exception("an event of signal-cli was left out")
             return
         if message is not None:

@@ -36,6 +36,7 @@ from hermes.gateway.platforms._slack_api import (
     explain_failure,
     explain_refusal,
 )
+from hermes.gateway.transport.payload import decode_object
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
@@ -128,8 +129,8 @@ class SlackPlatform:
         if message.type is not aiohttp.WSMsgType.TEXT:
             raise ConnectionFailure("unreachable", "Slack ended the connection")
         try:
-            return msgspec.json.decode(message.data, type=dict[str, Any])
-        except msgspec.DecodeError:
+            return decode_object(message.data.encode(errors="replace"))
+        except ValueError:
             raise ConnectionFailure("unreachable", "Slack's socket sent no JSON") from None
 
     async def _receive_frame(

@@ -1,7 +1,6 @@
 """Telegram: the Bot API, received by long polling or by a webhook."""
 
 import asyncio
-import hmac
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -33,6 +32,7 @@ from hermes.gateway.adapter import (
 from hermes.gateway.content.markup import render_html
 from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
 from hermes.gateway.transport.listener import open_listener
+from hermes.gateway.transport.payload import decode_object, is_same_secret
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
@@ -102,8 +102,10 @@ class TelegramError(Exception):
     def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
         self.status = status
         self.description = str(answer.get("description", ""))[:200]
-        parameters = answer.get("parameters") or {}
-        self.retry_after = float(parameters.get("retry_after") or 0)
+        parameters = answer.get("parameters")
+        parameters = parameters if isinstance(parameters, dict) else {}
+        wait = parameters.get("retry_after")
+        self.retry_after = max(0.0, float(wait)) if isinstance(wait, (int, float)) else 0.0
         self.new_chat = str(parameters.get("migrate_to_chat_id") or "")
         super().__init__(f"Telegram answered {status}: {self.description}")
 
@@ -140,8 +142,8 @@ class BotApi:
         url = f"{self._root}/{method}"
         status, body = await self._client.request("POST", url, seconds=seconds, **options)
         try:
-            answer = msgspec.json.decode(body, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            answer = decode_object(body)
+        except ValueError:
             if status >= 500:
                 raise TelegramError(status, {"description": "server error"}) from None
             text = f"Telegram answered {status} without JSON"
@@ -223,12 +225,11 @@ class TelegramPlatform:
         from aiohttp import web
 
         async def handle_delivery(request: web.Request) -> web.Response:
-            given = request.headers.get(_WEBHOOK_HEADER, "").encode()
-            if not hmac.compare_digest(given, webhook.secret.encode()):
+            if not is_same_secret(request.headers.get(_WEBHOOK_HEADER, ""), webhook.secret):
                 return web.Response(status=401)
             try:
-                update = msgspec.json.decode(await request.read(), type=dict[str, Any])
-            except (msgspec.DecodeError, UnicodeDecodeError):
+                update = decode_object(await request.read())
+            except ValueError:
                 return web.Response(status=400)
             await self._receive_update(receiver, update)
             return web.Response()

@@ -28,6 +28,7 @@ from hermes.gateway.adapter import (
     Target,
 )
 from hermes.gateway.transport.listener import open_listener
+from hermes.gateway.transport.payload import decode_json, is_same_secret
 
 _VARIABLE = "WEBHOOK_SECRET"
 MAX_AGE = 300.0
@@ -76,8 +77,10 @@ def is_signed(secret: str, headers: Mapping[str, str], body: bytes, now: float) 
     key = secret.encode()
     if signature := headers.get("X-Webhook-Signature-V2"):
         timestamp = headers.get("X-Webhook-Timestamp", "")
+        if not _is_recent(timestamp, now):
+            return False
         expected = hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-        return _is_recent(timestamp, now) and _is_equal(signature, expected)
+        return _is_equal(signature, expected)
     if signature := headers.get("X-Hub-Signature-256"):
         expected = "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest()
         return _is_equal(signature, expected)
@@ -94,16 +97,16 @@ def _is_svix_signed(
     timestamp = headers.get("svix-timestamp", "")
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        signed = f"{headers.get('svix-id', '')}.{timestamp}.".encode() + body
     except (binascii.Error, ValueError):
         return False
-    signed = f"{headers.get('svix-id', '')}.{timestamp}.".encode() + body
     expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
     given = [part.partition(",")[2] for part in signature.split() if part.startswith("v1,")]
     return _is_recent(timestamp, now) and any(_is_equal(one, expected) for one in given)
 
 
 def _is_equal(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.strip().encode(), expected.encode())
+    return is_same_secret(given.strip(), expected)
 
 
 def _is_recent(timestamp: str, now: float) -> bool:
@@ -223,8 +226,8 @@ class WebhookPlatform(PlainPlatform):
 
 def _parse_payload(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode_json(body)
+    except ValueError:
         raise WebhookRefusal(400, "The body is not JSON.") from None
 
 

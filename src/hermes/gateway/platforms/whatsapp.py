@@ -38,6 +38,7 @@ from hermes.gateway.platforms._whatsapp_messages import (
 )
 from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
 from hermes.gateway.transport.listener import open_listener
+from hermes.gateway.transport.payload import decode_object, is_same_secret
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
@@ -225,8 +226,7 @@ class WhatsappPlatform(PlainPlatform):
         from aiohttp import web
 
         query = request.query
-        given = query.get("hub.verify_token", "").encode()
-        if not hmac.compare_digest(given, self._access.verify_token.encode()):
+        if not is_same_secret(query.get("hub.verify_token", ""), self._access.verify_token):
             return web.Response(status=403)
         return web.Response(text=query.get("hub.challenge", ""))
 
@@ -234,12 +234,12 @@ class WhatsappPlatform(PlainPlatform):
         from aiohttp import web
 
         body: bytes = await request.read()
-        given = request.headers.get("X-Hub-Signature-256", "").encode()
-        if not hmac.compare_digest(given, sign_body(self._access.app_secret, body).encode()):
+        given = request.headers.get("X-Hub-Signature-256", "")
+        if not is_same_secret(given, sign_body(self._access.app_secret, body)):
             return web.Response(status=401)
         try:
-            payload = msgspec.json.decode(body, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            payload = decode_object(body)
+        except ValueError:
             return web.Response(status=400)
         for value in list_changes(payload, self._access.number_id):
             for message in value.get("messages") or ():

@@ -26,14 +26,13 @@ async def check_messengers(setup: Setup) -> list[Check]:
 
 
 async def _check_platform(setup: Setup, name: str) -> Check | None:
-    from hermes.gateway.platforms import load_platform
+    from hermes.gateway.platforms import find_token, load_platform
 
     label = f"messenger {name}"
     try:
         spec = load_platform(name)
         settings = read_platform(name, spec.settings, setup.config, setup.secrets)
-        token = setup.secrets.get(settings.token_env or spec.variable)
-        if not is_enabled(settings, token):
+        if not is_enabled(settings, find_token(spec, settings, setup.secrets)):
             return None
         if spec.check is None:
             spec.open(settings, setup.secrets)

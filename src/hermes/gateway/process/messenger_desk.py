@@ -12,7 +12,7 @@ from hermes.gateway import texts
 from hermes.gateway.content.reply import Content, make_entry
 from hermes.gateway.outbox import FOREIGN
 from hermes.gateway.people.pairing_desk import PairingDesk
-from hermes.gateway.platforms import list_names, load_platform
+from hermes.gateway.platforms import find_token, list_names, load_platform
 from hermes.gateway.process.connection_checks import check_messengers
 from hermes.gateway.process.state_file import read_status
 from hermes.store.tables.mailbox import MessengerStore
@@ -74,8 +74,7 @@ def _describe_settings(setup: Setup, name: str) -> dict[str, Any]:
     try:
         spec = load_platform(name)
         settings = read_platform(name, spec.settings, setup.config, setup.secrets)
-        variable = settings.token_env or spec.variable
-        enabled = is_enabled(settings, setup.secrets.get(variable))
+        enabled = is_enabled(settings, find_token(spec, settings, setup.secrets))
     except (ConfigError, ImportError) as error:
         return {"enabled": False, "problem": str(error)}
     return {"enabled": enabled, "problem": ""}

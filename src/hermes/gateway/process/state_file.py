@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.config.instances import is_locked
-from hermes.config.paths import make_private_folder
+from hermes.config.paths import gateway_state_file, make_private_folder
 from hermes.config.private_files import open_lock, replace_file, try_lock
 from hermes.core.store import MailboxCounts
 
@@ -57,10 +57,6 @@ class GatewayStatus(Struct):
         self.outbox = {name: total[name] for name in ("pending", "attempting", "failed")}
 
 
-def state_path(home: Path) -> Path:
-    return home / "gateway_state.json"
-
-
 def lock_path(home: Path) -> Path:
     return home / "run" / "gateway.lock"
 
@@ -68,13 +64,13 @@ def lock_path(home: Path) -> Path:
 def write_status(home: Path, status: GatewayStatus) -> None:
     status.updated_at = time.time()
     with suppress(OSError):
-        replace_file(state_path(home), msgspec.json.encode(status))
+        replace_file(gateway_state_file(home), msgspec.json.encode(status))
 
 
 def read_status(home: Path) -> dict[str, Any] | None:
     """The last state that was written, with `running` and `stalled`; None when there is none."""
     try:
-        found = msgspec.json.decode(state_path(home).read_bytes(), type=dict[str, Any])
+        found = msgspec.json.decode(gateway_state_file(home).read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError):
         return None
     running = find_pid(home) is not None

@@ -78,6 +78,7 @@ def build_endpoint(
         auth="none",
         timeouts=_TIMEOUTS,
         context_length=context,
+        has_configured_context=bool(limits.context),
         max_output=limits.output,
         note=note.format(title=known.title if known else file.name),
     )

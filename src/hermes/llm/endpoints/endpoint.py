@@ -43,6 +43,8 @@ class ModelEndpoint(Struct, frozen=True):
     timeouts: Timeouts = Timeouts()
     context_length: int | None = None
     """Tokens of a prompt and its answer: as configured, else as known; None: unknown."""
+    has_configured_context: bool = False
+    """Whether the user set `context_length`: what an error states later does not replace it."""
     max_output: int | None = None
     """The configured limit on the tokens of an answer."""
     note: str = ""
@@ -50,6 +52,8 @@ class ModelEndpoint(Struct, frozen=True):
     finds_calling: bool = False
     """Whether the way its model calls tools is found out, because neither the user nor a row of a
     provider says it."""
+    learned_calling: str = ""
+    """How its model called tools earlier, if that was found out."""
     facts: ModelFacts = UNKNOWN
     """What is known about the model, with the configured price if there is one."""
 

@@ -49,12 +49,13 @@ class LearnedLimits:
         """The endpoint with the context length it stated, which replaces what tables say (what is
         configured stays), and the way of calling tools that worked."""
         lesson = self.find(endpoint.base_url, endpoint.target.model)
-        if endpoint.finds_calling and lesson.calling == "schema":
+        if endpoint.finds_calling and lesson.calling:
+            endpoint = structs.replace(endpoint, learned_calling=lesson.calling)
+        if endpoint.learned_calling == "schema":
             quirks = structs.replace(endpoint.quirks, calling="schema")
             endpoint = structs.replace(endpoint, quirks=quirks)
         known = endpoint.context_length
-        is_configured = known not in (None, endpoint.facts.context)
-        if lesson.context is None or is_configured or lesson.context == known:
+        if lesson.context in (None, known) or endpoint.has_configured_context:
             return endpoint
         log.info(
             "%s has a context of %d tokens, as its endpoint stated on %s, instead of %s",

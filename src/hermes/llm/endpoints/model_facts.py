@@ -13,6 +13,7 @@ from hermes.core.message import Usage
 _FILE = Path(__file__).with_name("data") / "models.tsv"
 _MILLION = 1_000_000
 _REGION = re.compile(r"^(?:us|us-gov|eu|apac|au|ca|jp|sa|me|af|global)\.")
+_SIZE = re.compile(r"(?<![\w.])(?:e|\d+x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.IGNORECASE)
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")
 
 
@@ -75,6 +76,8 @@ class ModelFacts(Struct, frozen=True):
     tools: bool | None = None
     reasoning: bool | None = None
     prices: Prices | None = None
+    parameters: float | None = None
+    """In billions."""
 
 
 UNKNOWN = ModelFacts()
@@ -105,6 +108,12 @@ def merge_facts(known: ModelFacts, stated: ModelFacts) -> ModelFacts:
     """Both together; what the endpoint itself says overrides what is known from tables."""
     changes = {k: v for k, v in structs.asdict(stated).items() if v is not None}
     return structs.replace(known, **changes)
+
+
+def read_size(model: str) -> float | None:
+    """Billions of parameters, as the name of a model says (qwen3-1.7b, smollm2-135m)."""
+    sizes = _SIZE.findall(model)
+    return max((float(n) / (1 if unit in "bB" else 1000) for n, unit in sizes), default=None)
 
 
 @cache

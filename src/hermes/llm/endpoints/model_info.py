@@ -75,14 +75,16 @@ async def _query_show(fetch: FetchJson, target: Target, base_url: str) -> ModelF
     trained = next((v for k, v in info.items() if k.endswith(".context_length")), None)
     length = _token_count(next(lengths, None))
     length = length or (int(configured[1]) if configured else _token_count(trained))
+    size = _read_billions(info.get("general.parameter_count"))
     capabilities = shown.get("capabilities")
     if not isinstance(capabilities, list):
-        return ModelFacts(length)
+        return ModelFacts(length, parameters=size)
     return ModelFacts(
         length,
         images="vision" in capabilities,
         tools="tools" in capabilities,
         reasoning="thinking" in capabilities,
+        parameters=size,
     )
 
 
@@ -124,7 +126,12 @@ def _read_entry(listed: Any, model: str) -> ModelFacts:
         _takes_tools(row),
         None,
         _read_prices(as_dict(row.get("pricing"))),
+        _read_billions(as_dict(row.get("meta")).get("n_params")),
     )
+
+
+def _read_billions(count: object) -> float | None:
+    return count / 1e9 if isinstance(count, int) and count > 0 else None
 
 
 def _takes_images(row: dict[str, Any]) -> bool | None:

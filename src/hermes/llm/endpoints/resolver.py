@@ -244,6 +244,7 @@ class _Resolver:
             auth=_choose_auth(wire, kin, keys),
             timeouts=_merge_timeouts(row, settings),
             context_length=context or known.context,
+            has_configured_context=bool(context),
             max_output=max_output,
             note=missing_path_hint(base_url, wire),
             finds_calling=finds_calling,

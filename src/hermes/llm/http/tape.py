@@ -24,8 +24,8 @@ _HEADERS = frozenset(
 
 TOOL_JOB = "tool"
 """The job of calls that a tool makes."""
-MAX_BYTES = 32 * 2**20
-"""What a tape keeps of the responses of one turn."""
+MAX_BYTES = 48 * 2**20
+"""What a tape keeps of the responses of one turn: the longest answer that is read, as a stream."""
 
 
 class TapeExchange(Struct, tag="exchange", omit_defaults=True):

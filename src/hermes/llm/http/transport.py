@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,6 +31,10 @@ KEEP_IDLE = 75.0
 """Seconds an idle connection stays in the pool: long enough for a person to type."""
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _LONGEST_HEADER = 64 * 1024
+GATHER_SECONDS = 0.016
+"""How long the pieces of a quick stream are gathered: less than anybody sees."""
+_MANY_PIECES = 8
+_SMALL_PIECE = 2048
 
 
 class EmbeddedEngines(Protocol):
@@ -53,8 +58,9 @@ class Transport:
         self._warned: set[str] = set()
         self._open_engines = open_engines
         self._engines: EmbeddedEngines | None = None
-        self.before_send: Callable[[int], Awaitable[None]] | None = None
-        """Awaited with the size of the body before a request is sent; may delay it."""
+        self.before_call: Callable[[int], Awaitable[None]] | None = None
+        """Awaited with the size of the body before a model is called; may delay the call, whose
+        time limits begin afterwards."""
 
     async def send(
         self,
@@ -67,8 +73,6 @@ class Transport:
     ) -> Exchange:
         """Send a request and wait for the headers of the response; the body is read from the
         Exchange."""
-        if self.before_send is not None:
-            await self.before_send(len(body))
         if (tape := TAPE.get()) is None:
             return await self._open_exchange(method, url, headers, body, fresh=fresh)
         entry = tape.begin_exchange(method, url, body)
@@ -171,11 +175,13 @@ class Exchange:
     """A response coming in. Closing it before its end closes the socket at once, so that the
     provider stops generating."""
 
-    __slots__ = ("_content", "_response", "content_type", "headers", "host", "status")
+    __slots__ = ("_content", "_quick", "_response", "content_type", "headers", "host", "status")
 
     def __init__(self, response: aiohttp.ClientResponse, host: str) -> None:
         self._response = response
         self._content = response.content
+        self._quick = 0
+        """How many small pieces came quickly one after the other."""
         self.host = host
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
@@ -183,10 +189,29 @@ class Exchange:
 
     async def read(self) -> bytes:
         """What has arrived; b"" at the end."""
+        if self._quick >= _MANY_PIECES and not self._content.is_eof():
+            await self._gather_pieces()
+        began = time.monotonic()
         try:
-            return await self._content.readany()
+            data = await self._content.readany()
         except (load_aiohttp().ClientError, OSError, EOFError) as error:
             raise ProviderError(broken_response(error, self.host)) from None
+        is_quick = len(data) < _SMALL_PIECE and time.monotonic() - began < GATHER_SECONDS
+        self._quick = self._quick + 1 if is_quick else 0
+        return data
+
+    async def _gather_pieces(self) -> None:
+        """Let some pieces of a quick stream arrive in the kernel: to wake up for each costs more
+        than to decode it."""
+        connection = self._response.connection
+        transport = connection.transport if connection is not None else None
+        if transport is None:
+            return
+        transport.pause_reading()
+        try:
+            await asyncio.sleep(GATHER_SECONDS)
+        finally:
+            transport.resume_reading()
 
     async def read_all(self, limit: int) -> bytes:
         """The rest of the body, at most about `limit` bytes of it."""

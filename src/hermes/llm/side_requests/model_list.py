@@ -61,6 +61,12 @@ class ModelListing:
         ways: tuple[InfoSource, ...] = spec.about if spec else ("list", "props", "show")
         return await query_model(self._fetch_json, target, self._endpoint.base_url, ways)
 
+    async def query_size(self) -> float | None:
+        """Billions of parameters of its model, as the endpoint's list says."""
+        target = self._endpoint.target
+        url = self._endpoint.base_url
+        return (await query_model(self._fetch_json, target, url, ("list",))).parameters
+
     async def _fetch_json(self, method: str, url: str, body: bytes = b"") -> Any:
         """The JSON at an address of this endpoint; None: there is none."""
         try:

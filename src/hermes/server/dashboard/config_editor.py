@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.config import catalogue
-from hermes.config.load import read_source
+from hermes.config.load import hash_source, read_source
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets, is_secret_name, mask_secrets
 from hermes.config.update import change_source, replace_source
@@ -178,10 +178,6 @@ def _list_secrets(source: bytes) -> Iterator[str]:
                 waiting += items
             case _:
                 pass
-
-
-def hash_source(source: bytes) -> str:
-    return hashlib.sha256(source).hexdigest()[:16]
 
 
 def _find_value(data: Any, key: str) -> Any:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.server.dashboard.news import OperatorNews
 
 PAGE_HEADER = "X-Hermes-Page"
+TAB_HEADER = "X-Hermes-Tab"
 TICKET_SECONDS = 30.0
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -164,6 +165,19 @@ class Dashboard:
     async def describe_listed(self, meta: SessionMeta) -> Any:
         ends = await self._runtime.store.sessions.load_ends([meta.id])
         return self.describe_session(meta, ends.get(meta.id))
+
+    def add_feed(self, feed: Feed, request: web.BaseRequest) -> None:
+        """Let this feed take the place of the one that its reader had."""
+        feed.reader = self._name_reader(request)
+        for other in self.feeds:
+            if feed.reader and other.reader == feed.reader:
+                other.replace()
+        self.feeds.add(feed)
+
+    def _name_reader(self, request: web.BaseRequest) -> str:
+        """Which tab of which signed-in browser reads; empty: the request does not say."""
+        tab, cookie = request.headers.get(TAB_HEADER, ""), request.cookies.get(self.cookie_name, "")
+        return f"{tab} {cookie}" if tab and cookie else ""
 
     def check_feeds(self) -> None:
         """End the feeds of browsers that have been signed out."""

@@ -40,6 +40,8 @@ class Feed:
         describe: DescribeSession,
         is_signed_in: Callable[[], Awaitable[bool]],
     ) -> None:
+        self.reader = ""
+        """Who reads; of one reader only the latest feed goes on. Empty: nobody in particular."""
         self.watched = frozenset(watched)
         self._live = live
         self._sessions = sessions
@@ -52,6 +54,7 @@ class Feed:
         self._events: list[tuple[str, str, Any]] = []
         self._wake = asyncio.Event()
         self._bye = ""
+        self._is_replaced = False
 
     def put(self, session_id: str, name: str, data: Any) -> None:
         if name == CHANGED and not self._may_see(data):
@@ -69,6 +72,12 @@ class Feed:
         self._bye = self._bye or reason
         self._wake.set()
 
+    def replace(self) -> None:
+        """End without a word: its reader has opened another. Browsers hold a connection that they
+        have left for seconds, and they have few."""
+        self._is_replaced = True
+        self._wake.set()
+
     def request_check(self) -> None:
         """End soon unless its reader is still signed in."""
         self._next_check = 0.0
@@ -84,7 +93,7 @@ class Feed:
                 async for frame in self._send_messages(session_id, boundary):
                     yield frame
                 yield encode_frame("snapshot", {"session": session_id, **snapshot})
-            while not self._bye:
+            while not self._bye and not self._is_replaced:
                 await self._wait_for_events()
                 if time.monotonic() >= self._next_check:
                     if not await self._is_signed_in():
@@ -98,15 +107,17 @@ class Feed:
                 if data:
                     yield data
                 await asyncio.sleep(FLUSH_SECONDS)
-            yield encode_frame("bye", {"reason": self._bye})
+            if self._bye:
+                yield encode_frame("bye", {"reason": self._bye})
         finally:
             self._live.remove_watcher(self)
 
     async def _wait_for_events(self) -> None:
         """Until there are some, or who reads has to be checked."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, self._next_check - time.monotonic())):
-                await self._wake.wait()
+        if not self._wake.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._next_check - time.monotonic())):
+                    await self._wake.wait()
         self._wake.clear()
 
     def _take_snapshot(self, session_id: str) -> tuple[int | None, dict[str, Any]]:

@@ -9,15 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from hermes.app.control.job_list import describe_jobs
 from hermes.app.control.messengers import Messengers
 from hermes.app.live.log_records import LogFollower, RecordFilter, read_tail
 from hermes.app.live.usage import describe_budget
 from hermes.app.runtime import Runtime
 from hermes.config import paths
-from hermes.config.load import read_config, read_source
+from hermes.config.load import hash_source, read_config, read_source
 from hermes.core.errors import HermesError
-from hermes.server.dashboard.config_editor import hash_source
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
@@ -102,19 +100,28 @@ class OperatorNews:
         runtime = self._runtime
         home = runtime.setup.home
         source = await asyncio.to_thread(read_source, home)
-        jobs = await describe_jobs(runtime.scheduled_prompts.open_editor())
         states: dict[str, Any] = {
             "config": {"version": hash_source(source or b"")},
             "platform": await asyncio.to_thread(self._read_platforms),
-            "job": {row["id"]: _drop_moving(row) for row in jobs},
+            "job": {row["id"]: _drop_moving(row) for row in await self._list_jobs()},
         }
         if with_budget:
             budget = (await asyncio.to_thread(read_config, home)).budget
             states["budget"] = await describe_budget(budget, runtime.store.ledger, time.time())
         return states
 
+    async def _list_jobs(self) -> list[dict[str, Any]]:
+        """The jobs; where there are none, the schedule is not even imported."""
+        if not await self._runtime.store.jobs.list_jobs():
+            return []
+        from hermes.app.control.job_list import describe_jobs
+
+        return await describe_jobs(self._runtime.scheduled_prompts.open_editor())
+
     def _read_platforms(self) -> dict[str, Any]:
-        if self._open_messengers is None:
+        """The connections; where no gateway has run, what knows them is not even imported."""
+        home = self._runtime.setup.home
+        if self._open_messengers is None or not paths.gateway_state_file(home).exists():
             return {}
         status = self._open_messengers().describe_gateway() or {}
         found: dict[str, Any] = status.get("platforms", {}) if status.get("running") else {}

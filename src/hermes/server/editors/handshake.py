@@ -1,8 +1,10 @@
-"""The beginning of a connection, answered before anything large is imported."""
+"""The lines an editor sends; the first request is answered before anything large is imported."""
 
 import asyncio
 import json
 from typing import Any
+
+from typing_extensions import override
 
 from hermes.version import VERSION
 
@@ -22,16 +24,30 @@ CAPABILITIES: dict[str, Any] = {
 """What `initialize` answers."""
 
 
+class EditorReader(asyncio.StreamReader):
+    """Leaves out lines that are no JSON objects: they would end the connection."""
+
+    @override
+    async def readuntil(self, separator: Any = b"\n") -> bytes:
+        while True:
+            line = await super().readuntil(separator)
+            if line.lstrip().startswith(b"{"):
+                return line
+
+
 async def answer_initialize(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> dict[str, Any] | None:
     """Answer the first request of an editor; its parameters, or None if it has gone. Other requests
     are refused."""
-    while line := await reader.readline():
+    while True:
         try:
-            request = json.loads(line)
-        except ValueError:
+            line = await reader.readline()
+            request = json.loads(line or b"null")
+        except (ValueError, RecursionError):
             continue
+        if not line:
+            return None
         if not isinstance(request, dict) or "id" not in request:
             continue
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
@@ -45,4 +61,3 @@ async def answer_initialize(
         if is_first:
             params = request.get("params")
             return params if isinstance(params, dict) else {}
-    return None

@@ -75,11 +75,10 @@ class EditorUpdates:
     def describe_call(self, call: ToolCall) -> schema.ToolCallStart:
         arguments = _read_arguments(call)
         tool = self.tools.get(call.name)
-        kind = _KINDS.get(call.name) or _RISK_KINDS.get(tool.risk if tool else "", "other")
         return acp.start_tool_call(
             call.id,
             _make_title(call.name, arguments),
-            kind=kind,
+            kind=_choose_kind(call.name, tool),
             status="in_progress",
             locations=[schema.ToolCallLocation(path=str(p)) for p in self._locate(arguments)],
             raw_input=arguments,
@@ -126,6 +125,16 @@ class EditorUpdates:
     def _locate(self, arguments: dict[str, Any]) -> list[Path]:
         path = arguments.get("path")
         return [self._cwd / path] if isinstance(path, str) and path else []
+
+
+def _choose_kind(name: str, tool: Tool[Any] | None) -> Kind:
+    """Never a kind of reading for a tool that asks because of what it changes: some clients allow
+    all reading by themselves."""
+    if tool is None:
+        return _KINDS.get(name, "other")
+    if tool.asks_itself and tool.risk == "read":
+        return "other"
+    return _KINDS.get(name) or _RISK_KINDS[tool.risk]
 
 
 def _read_arguments(call: ToolCall) -> dict[str, Any]:

@@ -139,7 +139,7 @@ class Connection(web.HttpConnection):
         transport, began = self.transport, time.monotonic()
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False
-        path = match_health_check(data, self._acceptor.host_names)
+        path = match_health_check(data, self._acceptor.host_names, is_last=self._is_spare)
         if not path:
             return False
         transport.write(render_health_response())

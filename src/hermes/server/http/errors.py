@@ -15,6 +15,8 @@ _ERROR_TYPES = {
 }
 
 
+RETRY_AFTER = "5"
+"""Seconds after which to try again what cannot be done for now."""
 _ANTHROPIC_TYPES = {413: "request_too_large", 503: "overloaded_error"}
 _ANTHROPIC_NAMES = {
     "server_error": "api_error",

@@ -144,9 +144,12 @@ class _EarlyConnection(asyncio.Protocol):
             transport.pause_reading()
 
 
-def match_health_check(received: bytes, host_names: frozenset[str]) -> str:
+def match_health_check(
+    received: bytes, host_names: frozenset[str], *, is_last: bool = False
+) -> str:
     """The path, if the bytes are exactly one complete, plain health check for a known host name;
-    otherwise empty, and the server decides."""
+    otherwise empty, and the server decides. `is_last`: the connection is closed after it, whatever
+    the request says about that."""
     is_complete = len(received) <= _MAX_EARLY_BYTES and received.endswith(b"\r\n\r\n")
     if not is_complete or not received.isascii():
         return ""
@@ -158,7 +161,9 @@ def match_health_check(received: bytes, host_names: frozenset[str]) -> str:
             return ""
         if name.lower() == b"host":
             hosts.append(value.decode().strip(" "))
-        elif name.lower() not in _NEUTRAL_HEADERS:
+        elif name.lower() not in _NEUTRAL_HEADERS and not (
+            is_last and name.lower() == b"connection"
+        ):
             return ""
     has_known_host = len(hosts) == 1 and is_known_host(host_names, hosts[0])
     return _HEALTH_PATHS.get(line, "") if has_known_host else ""

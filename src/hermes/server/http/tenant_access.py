@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hermes.config.api_server import SCOPES, ToolExecution
-from hermes.server.http.errors import ApiError
+from hermes.server.http.errors import RETRY_AFTER, ApiError
 from hermes.server.http.principals import BURST_SHARE, Principal, rate_error, unauthorized
 from hermes.store.tables.tenancy import CURRENT_TENANT, KEY_PREFIX, REQUESTS, Tenant
 
@@ -23,7 +23,6 @@ _FULL = (
     "sessions, or ask the operator of this server for more."
 )
 _BUSY = "This tenant runs {} turns at a time. Nothing was started. Try again in {} s."
-_RETRY_AFTER = "5"
 _SLOT_WAITS = (0.02, 0.05, 0.1, 0.2, 0.4)
 """Seconds between attempts: a turn that has just ended may still be counted."""
 _MEGABYTE = 1_000_000
@@ -101,8 +100,8 @@ class TenantAccess:
                     yield
                     return
             await asyncio.sleep(pause)
-        text = _BUSY.format(most, _RETRY_AFTER)
-        raise ApiError(429, text, code="too_many_runs", headers={"Retry-After": _RETRY_AFTER})
+        text = _BUSY.format(most, RETRY_AFTER)
+        raise ApiError(429, text, code="too_many_runs", headers={"Retry-After": RETRY_AFTER})
 
     @asynccontextmanager
     async def hold_waiting(self, principal: Principal, row_id: int) -> AsyncIterator[bool]:

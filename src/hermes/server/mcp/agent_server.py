@@ -2,15 +2,18 @@
 
 import asyncio
 import base64
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import ContentBlock, ImageContent, TextContent
+from mcp_types import CallToolResult, ImageContent, InputRequiredResult, TextContent
 from msgspec import json
+from typing_extensions import override
 
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer
@@ -21,6 +24,8 @@ from hermes.server.mcp.served_sessions import Decision, ServedSessions
 from hermes.server.mcp.stored_conversations import MAX_ROWS, StoredConversations
 from hermes.version import VERSION
 
+log = logging.getLogger(__name__)
+
 SendMessage: TypeAlias = Callable[[str, str], Awaitable[str]]
 """Puts a text into the outbox of `platform:chat`; what became of it."""
 ListChannels: TypeAlias = Callable[[], Awaitable[list[dict[str, str]]]]
@@ -29,9 +34,24 @@ _MAX_ATTACHMENTS = 10 * 1024 * 1024
 _INSTRUCTIONS = "Conversations of a Hermes agent, and the agent itself (agent_ask)."
 
 
+class AgentMcpServer(MCPServer):
+    """Answers a call that cannot be made with the same object as one that failed."""
+
+    @override
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error, UnexpectedToolError):
+                log.exception("the tool %s failed", name)
+            return _build_failure(_describe_problem(error))
+
+
 def build_agent_server(runtime: Runtime, channels: ListChannels, send: SendMessage) -> MCPServer:
     """The server with all its tools."""
-    server = MCPServer("hermes", version=VERSION, instructions=_INSTRUCTIONS)
+    server = AgentMcpServer("hermes", version=VERSION, instructions=_INSTRUCTIONS)
     sessions = ServedSessions(runtime)
     _add_reading_tools(server, StoredConversations(runtime.store))
     _add_live_tools(server, sessions)
@@ -43,52 +63,54 @@ def _add_reading_tools(server: MCPServer, stored: StoredConversations) -> None:
     tool = server.tool
 
     @tool(structured_output=False, description="List conversations, the latest first.")
-    async def conversations_list(limit: int = 50, source: str = "") -> str:
+    async def conversations_list(limit: int = 50, source: str = "") -> CallToolResult:
         return await _answer("conversations", stored.list_recent(limit, source))
 
     @tool(structured_output=False, description="Describe one conversation.")
-    async def conversation_get(session_id: str) -> str:
+    async def conversation_get(session_id: str) -> CallToolResult:
         return await _answer("conversation", stored.describe(session_id))
 
     @tool(structured_output=False, description="Read messages behind number `after`.")
-    async def messages_read(session_id: str, after: int = -1, limit: int = 50) -> str:
+    async def messages_read(session_id: str, after: int = -1, limit: int = 50) -> CallToolResult:
         return await _answer("messages", stored.read_messages(session_id, after, limit))
 
     @tool(structured_output=False, description="Fetch the images of one message.")
-    async def attachments_fetch(session_id: str, message: int) -> list[ContentBlock]:
+    async def attachments_fetch(session_id: str, message: int) -> CallToolResult:
         try:
             found = await stored.find_media(session_id, message)
         except HermesError as error:
-            return [TextContent(text=_encode({"ok": False, "error": str(error)}))]
+            return _build_failure(str(error))
         rows = [{"mime": m.mime, "bytes": len(m.data), "url": m.url} for m in found]
-        blocks: list[ContentBlock] = [TextContent(text=_encode({"ok": True, "attachments": rows}))]
+        images: list[ImageContent] = []
         size = 0
         for media in found:
             size += len(media.data)
             if media.data and media.mime.startswith("image/") and size <= _MAX_ATTACHMENTS:
                 data = base64.b64encode(media.data).decode()
-                blocks.append(ImageContent(data=data, mime_type=media.mime))
-        return blocks
+                images.append(ImageContent(data=data, mime_type=media.mime))
+        return _build_result({"ok": True, "attachments": rows}, *images)
 
 
 def _add_live_tools(server: MCPServer, sessions: ServedSessions) -> None:
     tool = server.tool
 
     @tool(structured_output=False, description="Events behind a cursor, at once.")
-    async def events_poll(after: int = 0, limit: int = MAX_ROWS) -> str:
+    async def events_poll(after: int = 0, limit: int = MAX_ROWS) -> CallToolResult:
         return await _answer("", sessions.list_events(after, min(limit, MAX_ROWS)))
 
     @tool(structured_output=False, description="Wait for events behind a cursor.")
-    async def events_wait(after: int = 0, timeout: float = 30.0, limit: int = MAX_ROWS) -> str:
+    async def events_wait(
+        after: int = 0, timeout: float = 30.0, limit: int = MAX_ROWS
+    ) -> CallToolResult:
         seconds = min(timeout, _MAX_WAIT)
         return await _answer("", sessions.wait_for_events(after, seconds, min(limit, MAX_ROWS)))
 
     @tool(structured_output=False, description="List what waits for somebody's permission.")
-    async def permissions_list_open() -> str:
-        return _encode({"ok": True, "permissions": sessions.list_permissions()})
+    async def permissions_list_open() -> CallToolResult:
+        return _build_result({"ok": True, "permissions": sessions.list_permissions()})
 
     @tool(structured_output=False, description="Answer a request for permission.")
-    async def permissions_respond(id: str, decision: Decision) -> str:
+    async def permissions_respond(id: str, decision: Decision) -> CallToolResult:
         async def respond() -> dict[str, Any]:
             sessions.answer_permission(id, decision)
             return {"id": id, "decision": decision}
@@ -96,7 +118,7 @@ def _add_live_tools(server: MCPServer, sessions: ServedSessions) -> None:
         return await _answer("", respond())
 
     @tool(structured_output=False, description="Ask the agent; continue with session_id.")
-    async def agent_ask(prompt: str, session_id: str = "") -> str:
+    async def agent_ask(prompt: str, session_id: str = "") -> CallToolResult:
         return await _answer("", sessions.ask_agent(prompt, session_id))
 
 
@@ -104,25 +126,39 @@ def _add_channel_tools(server: MCPServer, channels: ListChannels, send: SendMess
     tool = server.tool
 
     @tool(structured_output=False, description="List the chats that messages can be sent to.")
-    async def channels_list() -> str:
+    async def channels_list() -> CallToolResult:
         return await _answer("channels", channels())
 
     @tool(structured_output=False, description="Send a text to a chat of channels_list.")
-    async def messages_send(target: str, text: str) -> str:
+    async def messages_send(target: str, text: str) -> CallToolResult:
         return await _answer("status", send(target, text))
 
 
-async def _answer(name: str, work: Awaitable[Any]) -> str:
+async def _answer(name: str, work: Awaitable[Any]) -> CallToolResult:
     """One JSON object: what the work returned, under this name; or its error."""
     try:
         found = await work
     except HermesError as error:
-        return _encode({"ok": False, "error": str(error)})
-    return _encode({"ok": True, **({name: found} if name else found)})
+        return _build_failure(str(error))
+    return _build_result({"ok": True, **({name: found} if name else found)})
 
 
-def _encode(value: dict[str, Any]) -> str:
-    return json.encode(value).decode()
+def _build_failure(error: str) -> CallToolResult:
+    return _build_result({"ok": False, "error": error})
+
+
+def _build_result(value: dict[str, Any], *images: ImageContent) -> CallToolResult:
+    text = TextContent(text=json.encode(value).decode())
+    return CallToolResult(content=[text, *images], is_error=not value["ok"])
+
+
+def _describe_problem(error: ToolError) -> str:
+    """Why a call could not be made, in one line."""
+    list_errors = getattr(error.__cause__, "errors", None)
+    if list_errors is None:
+        return str(error)
+    found = (f"{'.'.join(map(str, row['loc']))}: {row['msg']}" for row in list_errors())
+    return f"Invalid arguments: {'; '.join(found)}."
 
 
 async def serve_http(

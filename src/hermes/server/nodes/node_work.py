@@ -26,7 +26,7 @@ class NodeWork:
     ) -> None:
         self._node = node
         self._runs = runs
-        runs.join_nodes(node.inbox, node.notices)
+        runs.join_nodes(node.inbox, node.notices, node.streams)
         self.orders = RunOrders(node.store.objects, runs, node.notices)
         self._worker = RunWorker(node, runs, recovery, slots, self.orders)
         self._working: asyncio.Task[None] | None = None

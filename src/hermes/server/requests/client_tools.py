@@ -11,6 +11,8 @@ from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import bad_request
 
 _MAX_TOOLS = 256
+_MAX_NAME_LENGTH = 128
+"""Anthropic's limit; programs with MCP servers use it. Others refuse more than 64 themselves."""
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -90,6 +92,11 @@ def _find_function(tool: Any) -> dict[str, Any] | None:
     return None if is_freeform or not isinstance(function.get("name"), str) else function
 
 
+def is_tool_name(name: str) -> bool:
+    """Whether providers accept a tool of this name."""
+    return 0 < len(name) <= _MAX_NAME_LENGTH and _NAME_CHARACTERS.issuperset(name)
+
+
 def _parse_tool_spec(tool: Any, field: str) -> ToolSpec | None:
     """Parse a tool in the form of Chat Completions, Responses or Messages."""
     if not isinstance(tool, dict):
@@ -100,12 +107,10 @@ def _parse_tool_spec(tool: Any, field: str) -> ToolSpec | None:
             raise bad_request(f"{field}: the function must have a name.", field)
         return None
     name = function.get("name")
-    if (
-        not isinstance(name, str)
-        or not 0 < len(name) <= 64
-        or not _NAME_CHARACTERS.issuperset(name)
-    ):
-        raise bad_request(f"{field}: the name must have 1 to 64 letters, digits, _ or -.", field)
+    if not isinstance(name, str) or not is_tool_name(name):
+        raise bad_request(
+            f"{field}: the name must have 1 to {_MAX_NAME_LENGTH} letters, digits, _ or -.", field
+        )
     schema = function.get("parameters", function.get("input_schema"))
     if schema is None:
         schema = {"type": "object", "properties": {}}

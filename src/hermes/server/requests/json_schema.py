@@ -6,9 +6,18 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
+
 _MAX_DEPTH = 64
+_MAX_CHECKS = 50_000
+"""A schema whose branches refer to itself can multiply without end."""
 _SLOW_PATTERN = re.compile(r"\)\s*[*+{]|.{200}", re.DOTALL)
 """A repeated group can take for ever to match; such patterns are not checked."""
+_MAX_PATTERN_STEPS = 1_000_000
+_ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""An escaped character or a class of characters."""
+_CHOICE = re.compile(r"[*+?|]|\{(\d*),?(\d*)\}")
+"""What a pattern can match in more than one way."""
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -22,7 +31,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 def find_mismatch(value: Any, schema: Any) -> str:
     """The first way in which the value does not fit the schema, as a sentence; empty: it fits."""
     checker = _SchemaChecker(schema)
-    return next(checker.list_mismatches(value, schema, "the answer", _MAX_DEPTH), "")
+    try:
+        return next(checker.list_mismatches(value, schema, "the answer", _MAX_DEPTH), "")
+    except _TooComplex:
+        return "it takes too long to check against this schema."
+
+
+class _TooComplex(Exception):
+    pass
 
 
 class _SchemaChecker:
@@ -30,12 +46,16 @@ class _SchemaChecker:
 
     def __init__(self, root: Any) -> None:
         self._root = root
+        self._checks_left = _MAX_CHECKS
 
     def list_mismatches(self, value: Any, schema: Any, where: str, depth: int) -> Iterator[str]:
         if schema is False:
             yield f"{where} is not allowed."
         if not isinstance(schema, dict):
             return
+        self._checks_left -= 1
+        if self._checks_left < 0:
+            raise _TooComplex
         if not depth:
             yield f"{where} is nested too deeply."
             return
@@ -95,12 +115,17 @@ class _SchemaChecker:
         self, value: list[Any], schema: dict[str, Any], where: str, depth: int
     ) -> Iterator[str]:
         yield from _check_bounds(len(value), schema, ("minItems", "maxItems"), where, "entries")
-        if schema.get("uniqueItems") is True and any(v in value[:n] for n, v in enumerate(value)):
+        if schema.get("uniqueItems") is True and _has_repetition(value):
             yield f"{where} has the same entry twice."
         first = _as_list(schema.get("prefixItems"))
         for n, part in enumerate(value):
             part_schema = first[n] if n < len(first) else schema.get("items", True)
             yield from self.list_mismatches(part, part_schema, f"entry {n} of {where}", depth)
+
+
+def _has_repetition(entries: list[Any]) -> bool:
+    sorted_keys = orjson.OPT_SORT_KEYS
+    return len({orjson.dumps(entry, option=sorted_keys) for entry in entries}) < len(entries)
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -137,13 +162,30 @@ def _equals(value: Any, other: Any) -> bool:
 def _check_string(value: str, schema: dict[str, Any], where: str) -> Iterator[str]:
     yield from _check_bounds(len(value), schema, ("minLength", "maxLength"), where, "characters")
     pattern = schema.get("pattern")
-    if not isinstance(pattern, str) or _SLOW_PATTERN.search(pattern) or len(value) > 1000:
+    if not isinstance(pattern, str) or _may_take_long(pattern, len(value)):
         return
     try:
         if not re.search(pattern, value):
             yield f"{where} must match {pattern!r}."
-    except re.error:  # a pattern of another dialect cannot be checked
+    except (re.error, OverflowError):  # a pattern of another dialect cannot be checked
         return
+
+
+def _may_take_long(pattern: str, length: int) -> bool:
+    """Whether the ways in which the pattern can match a text of this length are too many to try."""
+    if _SLOW_PATTERN.search(pattern):
+        return True
+    ways = 1 if pattern.startswith("^") else length
+    for choice in _CHOICE.finditer(_ATOM.sub("x", pattern)):
+        least, most = choice.groups()
+        match choice[0]:
+            case "*" | "+":
+                ways *= max(2, length)
+            case "?" | "|":
+                ways *= 2
+            case _ if "," in choice[0]:
+                ways *= max(1, (int(most) if most else length) - int(least or 0) + 1)
+    return ways > _MAX_PATTERN_STEPS
 
 
 def _check_bounds(
@@ -166,6 +208,8 @@ def _check_number(value: float, schema: dict[str, Any], where: str) -> Iterator[
 
 def _is_multiple(value: float, step: float) -> bool:
     share = value / step if step else 0.0
+    if not math.isfinite(share):  # too large to tell
+        return True
     return math.isclose(share, round(share), abs_tol=1e-9)
 
 

@@ -1,14 +1,16 @@
 """The request for one turn: the value that every protocol is parsed into."""
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from hermes.core.message import Message
 from hermes.core.provider import Effort
-from hermes.server.http.errors import bad_request
+from hermes.server.http.errors import bad_request, unsupported_parameter
+from hermes.server.http.json_body import parse_flag
+from hermes.server.http.request_schemas import FlagField
 from hermes.server.requests.client_tools import ClientTools
 from hermes.server.requests.content import has_visible_content
 from hermes.server.requests.output_format import AnswerFormat
@@ -78,6 +80,30 @@ def _has_content(message: Message) -> bool:
 
 def join_texts(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
+
+
+class CommonFields(Struct, kw_only=True):
+    """Fields that mean the same in every protocol."""
+
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    n: int | None = None
+    logprobs: bool | int | None = None
+    top_logprobs: int | None = None
+    background: FlagField | None = None
+
+    def check_supported(self) -> None:
+        """Refuse what this server cannot do and a client would miss."""
+        if self.n is not None and self.n > 1:
+            raise unsupported_parameter("n", "only one answer is given.")
+        if self.logprobs or self.top_logprobs:
+            raise unsupported_parameter("logprobs", "they are not available.")
+        if parse_flag(self.background, "background"):
+            raise unsupported_parameter(
+                "background", "use POST /v1/runs for work without a client."
+            )
 
 
 class ModelOptions(Struct, frozen=True, kw_only=True):

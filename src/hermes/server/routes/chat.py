@@ -14,7 +14,7 @@ from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message, ToolCall, Usage
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall
-from hermes.server.http.errors import bad_request, unsupported_parameter
+from hermes.server.http.errors import bad_request
 from hermes.server.http.json_body import encode_json, parse_flag
 from hermes.server.http.request_schemas import (
     EffortField,
@@ -27,7 +27,14 @@ from hermes.server.requests import client_tools
 from hermes.server.requests.content import parse_content, parse_text
 from hermes.server.requests.output_format import parse_answer_format
 from hermes.server.requests.side_requests import drop_side_tools
-from hermes.server.requests.turn_request import ModelOptions, TurnRequest, join_texts, split_prompt
+from hermes.server.requests.tool_history import parse_tool_history
+from hermes.server.requests.turn_request import (
+    CommonFields,
+    ModelOptions,
+    TurnRequest,
+    join_texts,
+    split_prompt,
+)
 from hermes.server.route import RouteServices, turn_route
 from hermes.server.turns.outcome import build_error, describe_incomplete, is_truncated
 from hermes.server.turns.sse import DONE_FRAME, KEEPALIVE_COMMENT, encode_frame
@@ -48,26 +55,18 @@ class StreamOptions(Struct):
     include_usage: bool | None = None
 
 
-class ChatRequest(Struct):
+class ChatRequest(CommonFields, kw_only=True):
     messages: list[ChatMessage]
     model: str | None = None
     stream: FlagField | None = None
     stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    seed: int | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     reasoning_effort: EffortField | None = None
-    stop: str | list[str] | None = None
     response_format: Any = None
     tools: Any = None
     tool_choice: Any = None
     tool_execution: ToolExecutionField | None = None
-    n: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    background: FlagField | None = None
 
 
 class ChatChoice(Struct):
@@ -114,11 +113,13 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 
 def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> TurnRequest:
-    _check_parameters(body)
+    body.check_supported()
     session, session_key = call.read_session_headers()
     execution = client_tools.choose_execution(call, body.tool_execution)
     tools = client_tools.parse_client_tools(execution, body.tools, body.tool_choice)
-    instructions, messages = _parse_messages(body.messages, with_tools=tools is not None)
+    tools, instructions, messages = parse_tool_history(
+        call, partial(_parse_messages, body.messages), tools, execution
+    )
     past, prompt = split_prompt(messages, "messages")
     options = ModelOptions(
         max_tokens=body.max_completion_tokens or body.max_tokens,
@@ -145,17 +146,7 @@ def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> 
     )
 
 
-def _check_parameters(body: ChatRequest) -> None:
-    """Refuse what this server cannot do and a client would miss."""
-    if body.n is not None and body.n > 1:
-        raise unsupported_parameter("n", "only one answer is given.")
-    if body.logprobs or body.top_logprobs:
-        raise unsupported_parameter("logprobs", "they are not available.")
-    if parse_flag(body.background, "background"):
-        raise unsupported_parameter("background", "use POST /v1/runs for work without a client.")
-
-
-def _parse_messages(messages: list[ChatMessage], *, with_tools: bool) -> tuple[str, list[Message]]:
+def _parse_messages(messages: list[ChatMessage], with_tools: bool) -> tuple[str, list[Message]]:
     """The system text and all other messages."""
     if not messages:
         raise bad_request("messages must not be empty.", "messages")

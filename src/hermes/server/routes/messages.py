@@ -1,7 +1,7 @@
 """POST /v1/messages, the Messages protocol of Anthropic."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -40,7 +40,14 @@ from hermes.server.requests.content import (
 from hermes.server.requests.output_format import parse_answer_format
 from hermes.server.requests.side_requests import drop_side_tools
 from hermes.server.requests.token_count import estimate_tokens
-from hermes.server.requests.turn_request import ModelOptions, TurnRequest, join_texts, split_prompt
+from hermes.server.requests.tool_history import parse_tool_history
+from hermes.server.requests.turn_request import (
+    CommonFields,
+    ModelOptions,
+    TurnRequest,
+    join_texts,
+    split_prompt,
+)
 from hermes.server.route import Route, RouteServices, turn_route
 from hermes.server.turns.outcome import build_error, describe_incomplete, is_truncated
 from hermes.server.turns.sse import encode_frame
@@ -75,7 +82,7 @@ class OutputOptions(Struct):
     format: Any = None
 
 
-class CountRequest(Struct):
+class CountRequest(CommonFields, kw_only=True):
     messages: list[InputMessage]
     model: str | None = None
     system: MessageContent = None
@@ -90,7 +97,6 @@ class MessagesRequest(CountRequest, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1)]
     stream: FlagField | None = None
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     stop_sequences: list[str] | None = None
     output_config: OutputOptions | None = None
     metadata: Any = None
@@ -141,7 +147,7 @@ async def count_tokens(call: ApiCall, services: RouteServices) -> web.StreamResp
 
 def _parse_conversation(
     call: ApiCall, body: CountRequest
-) -> tuple[ClientTools | None, str, list[Message]]:
+) -> tuple[ClientTools | None, str, Sequence[Message]]:
     """The tools, the instructions and the messages of a request."""
     if body.thread is not None:
         error = bad_request("thread is not supported. Send the complete messages.", "thread")
@@ -149,11 +155,11 @@ def _parse_conversation(
         raise error
     execution = choose_execution(call, body.tool_execution)
     tools = parse_client_tools(execution, body.tools, body.tool_choice)
-    system, messages = _parse_messages(body.messages, client_tools=tools is not None)
-    return tools, join_texts(parse_text(body.system, "system"), *system), messages
+    return parse_tool_history(call, partial(_parse_messages, body), tools, execution)
 
 
 def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None) -> TurnRequest:
+    body.check_supported()
     session, session_key = call.read_session_headers()
     tools, instructions, messages = _parse_conversation(call, body)
     past, prompt = split_prompt(messages, "messages")
@@ -162,9 +168,10 @@ def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None)
         max_tokens=body.max_tokens,
         temperature=body.temperature,
         top_p=body.top_p,
+        seed=body.seed,
         effort=output.effort,
         effort_field="output_config.effort",
-        stop=body.stop_sequences,
+        stop=body.stop_sequences or body.stop,
     )
     return TurnRequest(
         prompt,
@@ -180,16 +187,14 @@ def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None)
     )
 
 
-def _parse_messages(
-    messages: list[InputMessage], *, client_tools: bool
-) -> tuple[list[str], list[Message]]:
-    """The system texts and all other messages."""
-    if not messages:
+def _parse_messages(body: CountRequest, with_tools: bool) -> tuple[str, list[Message]]:
+    """The system text and all other messages."""
+    if not body.messages:
         raise bad_request("messages must not be empty.", "messages")
-    system: list[str] = []
+    system = [parse_text(body.system, "system")]
     parsed: list[Message] = []
     call_names: dict[str, str] = {}
-    for n, message in enumerate(messages):
+    for n, message in enumerate(body.messages):
         field = f"messages[{n}].content"
         if message.role == "system":
             system.append(parse_text(message.content, field))
@@ -202,8 +207,8 @@ def _parse_messages(
             blocks = [{"type": "text", "text": blocks}]
         if not isinstance(blocks, list):
             raise bad_request(f"{field} must be a string or a list of blocks.", field)
-        parsed += _parse_blocks(message.role, blocks, call_names if client_tools else None, field)
-    return system, parsed
+        parsed += _parse_blocks(message.role, blocks, call_names if with_tools else None, field)
+    return join_texts(*system), parsed
 
 
 def _parse_blocks(

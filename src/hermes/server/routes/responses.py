@@ -3,10 +3,11 @@
 import asyncio
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 
 from hermes.app.session import Session
 from hermes.config.api_server import ApiServer, ToolItems
@@ -25,6 +26,7 @@ from hermes.server.http.request_schemas import (
 )
 from hermes.server.http.response_schemas import DeletedObject
 from hermes.server.requests.client_tools import (
+    ClientTools,
     choose_execution,
     declares_function,
     list_open_calls,
@@ -34,8 +36,14 @@ from hermes.server.requests.client_tools import (
 from hermes.server.requests.output_format import parse_answer_format
 from hermes.server.requests.side_requests import drop_side_tools
 from hermes.server.requests.token_count import estimate_tokens
+from hermes.server.requests.tool_history import parse_tool_history
 from hermes.server.requests.turn_input import parse_input
-from hermes.server.requests.turn_request import ModelOptions, TurnRequest, join_texts
+from hermes.server.requests.turn_request import (
+    CommonFields,
+    ModelOptions,
+    TurnRequest,
+    join_texts,
+)
 from hermes.server.route import Route, RouteServices, turn_route
 from hermes.server.turns.frame_log import FrameLog
 from hermes.server.turns.image_links import choose_text_filter
@@ -77,7 +85,7 @@ class TextOptions(Struct):
     verbosity: str | None = None
 
 
-class ResponsesRequest(Struct):
+class ResponsesRequest(CommonFields, kw_only=True):
     input: TurnInput
     model: str | None = None
     instructions: str | None = None
@@ -86,8 +94,6 @@ class ResponsesRequest(Struct):
     store: FlagField | None = None
     stream: FlagField | None = None
     truncation: str | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_output_tokens: int | None = None
     reasoning: ReasoningOptions | None = None
     text: TextOptions | None = None
@@ -96,8 +102,6 @@ class ResponsesRequest(Struct):
     tool_choice: Any = None
     tool_execution: ToolExecutionField | None = None
     include: list[str] | None = None
-    background: FlagField | None = None
-    top_logprobs: int | None = None
 
 
 class InputItems(Struct):
@@ -174,14 +178,11 @@ async def _prepare_turn(
     if conversation:
         lock = f"{CONVERSATION_KIND}/{owner}/{conversation}"
         await resources.enter_async_context(services.turns.sessions.lock_session(lock))
-    execution = choose_execution(call, body.tool_execution)
-    tools = parse_client_tools(execution, body.tools, body.tool_choice)
     is_stored = parse_flag(body.store, "store", default=True)
     session, session_key = call.read_session_headers()
     previous = await _load_previous(services.responses, owner, body, conversation)
     transcript = previous.transcript if previous else ()
-    calls = {c.id: c.name for m in transcript for c in m.calls} if tools else None
-    system, before, prompt = parse_input(body.input, calls)
+    tools, system, (*before, prompt) = _parse_messages(call, body, transcript)
     instructions = body.instructions
     if instructions is None:
         instructions = previous.instructions if previous else ""
@@ -191,6 +192,8 @@ async def _prepare_turn(
         max_tokens=body.max_output_tokens,
         temperature=body.temperature,
         top_p=body.top_p,
+        seed=body.seed,
+        stop=body.stop,
         effort=body.reasoning.effort if body.reasoning else None,
         effort_field="reasoning.effort",
     )
@@ -223,10 +226,26 @@ async def _prepare_turn(
 
 def _check_parameters(body: ResponsesRequest) -> None:
     """Refuse what this server cannot do and a client would miss."""
-    if parse_flag(body.background, "background"):
-        raise unsupported_parameter("background", "use POST /v1/runs for work without a client.")
-    if body.top_logprobs or "message.output_text.logprobs" in (body.include or ()):
+    body.check_supported()
+    if "message.output_text.logprobs" in (body.include or ()):
         raise unsupported_parameter("logprobs", "they are not available.")
+
+
+def _parse_messages(
+    call: ApiCall, body: ResponsesRequest, transcript: Sequence[Message]
+) -> tuple[ClientTools | None, str, Sequence[Message]]:
+    """The tools, the system text and the messages of the input, which may have the results of
+    calls in the transcript."""
+    execution = choose_execution(call, body.tool_execution)
+    tools = parse_client_tools(execution, body.tools, body.tool_choice)
+
+    def parse(with_tools: bool) -> tuple[str, Sequence[Message]]:
+        known = [c for m in transcript for c in m.calls] if tools else list_open_calls(transcript)
+        calls = {c.id: c.name for c in known} if with_tools else None
+        system, before, prompt = parse_input(body.input, calls)
+        return system, (*before, prompt)
+
+    return parse_tool_history(call, parse, tools, execution)
 
 
 def _parse_conversation(body: ResponsesRequest) -> str:
@@ -409,11 +428,21 @@ async def cancel_response(call: ApiCall, services: RouteServices) -> web.StreamR
 async def list_input_items(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List the input of a stored response, the latest item first unless `order=asc`."""
     stored = await _load_response(call, services)
+    query = call.request.query
     items = build_input_items(stored.own_input, stored.response.id)
-    if call.request.query.get("order") != "asc":
+    if query.get("order") != "asc":
         items.reverse()
-    ids = [item["id"] for item in items] or [None]
-    return json_response(InputItems("list", items, False, ids[0], ids[-1]))
+    if after := query.get("after"):
+        known = [item["id"] for item in items]
+        if after not in known:
+            raise bad_request("after must be the id of an item.", "after")
+        del items[: known.index(after) + 1]
+    limit = query.get("limit", str(len(items) or 1))
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 9 and int(limit)):
+        raise bad_request("limit must be a number above 0.", "limit")
+    page = items[: int(limit)]
+    ids = [item["id"] for item in page] or [None]
+    return json_response(InputItems("list", page, len(items) > len(page), ids[0], ids[-1]))
 
 
 async def count_input_tokens(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -472,7 +501,7 @@ ROUTES = (
         list_input_items,
         "response_input_items",
         InputItems,
-        query=("order",),
+        query=("order", "after", "limit"),
     ),
     Route("DELETE", _PATH, delete_response, "response_delete", DeletedObject),
 )

@@ -22,6 +22,8 @@ from hermes.server.turns.sse import send_frames
 from hermes.server.turns.stored_runs import ApprovalAnswer, RunObject, StoredRun
 
 _CHOICES: tuple[Answer, ...] = get_args(Answer)
+_PASSED_ON = ("Authorization", "x-api-key", "X-Hermes-Node")
+"""Headers with which this node may ask the one that works on a run."""
 
 
 class RunRequest(Struct):
@@ -108,7 +110,9 @@ async def stream_run_events(call: ApiCall, services: RouteServices) -> web.Strea
     after = call.request.headers.get("Last-Event-ID", "0").strip() or "0"
     if not after.isascii() or not after.isdigit():
         raise bad_request("Last-Event-ID must be the id of an event.")
-    frames = services.runs.read_frames(call.principal.name, state.run_id, int(after[:18]))
+    sent = call.request.headers
+    headers = {name: sent[name] for name in _PASSED_ON if name in sent}
+    frames = services.runs.read_frames(call.principal.name, state.run_id, int(after[:18]), headers)
     return await send_frames(call.request, services.settings.cors_origins, frames)
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, structs
 from hermes.app.live.session_choice import load_choice
 from hermes.app.live.stored_diffs import load_diffs
 from hermes.app.session import Session
-from hermes.core.errors import ConfigError
+from hermes.core.errors import ConfigError, StoreError
 from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
@@ -195,7 +195,12 @@ async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamRe
         raise ApiError(409, "A turn of this session is running.", code="busy")
     if services.dashboard is not None:
         await services.dashboard.live.conversations.close_session(meta.id)
-    await services.runtime.store.sessions.delete(meta.id)
+    try:
+        await services.runtime.store.sessions.delete(meta.id)
+    except StoreError as error:
+        if error.code != "in_use":
+            raise
+        raise ApiError(409, "A turn of this session is running.", code="busy") from None
     return json_response(DeletedObject(meta.id, "hermes.session", True))
 
 

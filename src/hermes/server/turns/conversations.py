@@ -1,5 +1,6 @@
 """Finds the session of a conversation whose history is in the request."""
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,8 @@ class Conversations:
         self._objects = objects
         self._spawn = spawn
         self._known: dict[str, str] = {}
+        self.is_shared = False
+        """Whether another node may get the next request."""
 
     async def find_session(self, owner: str, request: TurnRequest) -> str:
         """The session of the conversation that the request continues, or the id of a new one."""
@@ -36,13 +39,14 @@ class Conversations:
                 return stored.body.decode()
         return f"api-{secrets.token_hex(16)}"
 
-    def note_answer(
+    async def note_answer(
         self, owner: str, request: TurnRequest, session_id: str, result: TurnResult
     ) -> None:
         """Record a turn. A stream shows the texts of all steps, a single answer only the last."""
         if request.session or request.new_session or not request.keep:
             return
         before, calls = (*request.past, request.prompt), list_open_calls(result.messages)
+        saved = []
         texts = (message.text for message in result.messages if message.role == "assistant")
         for text in {result.text, "".join(texts)}:
             answer = Message("assistant", (Text(text), *calls))
@@ -51,9 +55,11 @@ class Conversations:
             saving = self._objects.put(
                 KIND, digest, session_id.encode(), owner=owner, keep_latest=_MAX_STORED
             )
-            self._spawn(saving, f"history of {session_id}")
+            saved.append(self._spawn(saving, f"history of {session_id}"))
         while len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
+        if self.is_shared:
+            await asyncio.wait(saved)
 
 
 def _hash_history(owner: str, instructions: str, messages: Sequence[Message]) -> str:

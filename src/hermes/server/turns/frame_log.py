@@ -29,7 +29,8 @@ class FrameLog:
         self._writing: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._ended = False
-        self._ending = asyncio.Event()
+        self._hurry = asyncio.Event()
+        """Set while somebody waits for the frames to be on disk."""
         self._next_write = 0.0
 
     def put(self, frame: bytes) -> None:
@@ -40,11 +41,16 @@ class FrameLog:
         if self._writing is None:
             self._writing = self._spawn(self._write_frames(), f"frames of {self._stream}")
 
-    async def end(self) -> None:
-        """Wait until everything is on disk; readers then come to their end."""
-        self._ending.set()
+    async def flush(self) -> None:
+        """Wait until everything is on disk; what cannot be stored is not waited for."""
+        self._hurry.set()
         while self._writing is not None:
             await asyncio.wait({self._writing})
+        self._hurry.clear()
+
+    async def end(self) -> None:
+        """Wait until everything is on disk; readers then come to their end."""
+        await self.flush()
         self._ended = True
         self._wake_readers()
 
@@ -67,7 +73,7 @@ class FrameLog:
             while self._unsaved:
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(self._next_write):
-                        await self._ending.wait()
+                        await self._hurry.wait()
                 frames, self._unsaved = self._unsaved, []
                 await self._objects.append_events(self._stream, self._count + 1, frames)
                 self._count += len(frames)

@@ -31,6 +31,8 @@ LOST = (
     "The server stopped during this request, and it is not run again: tools may have run. The work "
     "so far is kept in the session. Check what was done, then send it with another Idempotency-Key."
 )
+_LOOK_SECONDS = 0.2
+"""How often a node looks whether the answer of another one is there."""
 _TEMPORARY = frozenset({408, 429})
 """Statuses that a retry may not get again."""
 Work: TypeAlias = Callable[[], Awaitable[web.Response]]
@@ -158,24 +160,30 @@ class IdempotencyKeys:
     async def _begin(
         self, owner: str, request_hash: str, *, repeatable: bool = False
     ) -> StoredAnswer | None:
-        """The stored answer; without one, it is recorded that the work begins."""
-        found = await self._objects.get(KIND, request_hash, owner=owner)
-        if found is not None and found.created <= time.time() - KEPT_SECONDS:
-            # `put` would keep the age of the old answer.
-            await self._objects.remove(KIND, request_hash, owner=owner)
-            found = None
-        if found is None:
-            begun = StoredAnswer(0, {}, b"", server=self._instance.token)
-            if not repeatable:
-                await self._save(owner, request_hash, begun)
-            return None
-        answer = msgspec.msgpack.decode(found.body, type=StoredAnswer)
-        if answer.status:
-            return answer
-        if self._instance.is_other_running(answer.server):
-            text = "Another server of this home is working on this request. Try again later."
-            error = ApiError(409, text, code="in_progress", headers={"Retry-After": "5"})
-            return _encode_error(error)
+        """The stored answer, for which a node waits while another one works on it; without one, it
+        is recorded that the work begins."""
+        begun = msgspec.msgpack.encode(StoredAnswer(0, {}, b"", server=self._instance.token))
+        while True:
+            # Who adds the row does the work: of all nodes that get the request, one.
+            if not repeatable and await self._objects.add(KIND, request_hash, begun, owner=owner):
+                return None
+            found = await self._objects.get(KIND, request_hash, owner=owner)
+            if found is None and repeatable:
+                return None
+            if found is None or found.created <= time.time() - KEPT_SECONDS:
+                # `put` would keep the age of the old answer.
+                await self._objects.remove(KIND, request_hash, owner=owner)
+                continue
+            answer = msgspec.msgpack.decode(found.body, type=StoredAnswer)
+            if answer.status:
+                return answer
+            if not await asyncio.to_thread(self._instance.is_other_running, answer.server):
+                break
+            if not self._instance.node:
+                text = "Another server of this home is working on this request. Try again later."
+                error = ApiError(409, text, code="in_progress", headers={"Retry-After": "5"})
+                return _encode_error(error)
+            await asyncio.sleep(_LOOK_SECONDS)
         lost = ApiError(EFFECTS_STATUS, LOST, code="agent_incomplete", headers=dict(NO_RETRY))
         answer = structs.replace(_encode_error(lost), final=True)
         await self._save(owner, request_hash, answer)

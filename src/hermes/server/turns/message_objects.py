@@ -19,8 +19,8 @@ def describe_stored(
     parts = (_describe_part(part, message, stored.seq, n) for n, part in enumerate(message.parts))
     content = [part for part in parts if part is not None]
     for part in content:
-        if diff := diffs.get(part.get("call_id", "")):
-            part["diff"] = diff
+        if part["type"] == "tool_result":
+            part["diff"] = diffs.get(part["call_id"], "")
     if message.role == "assistant":
         for part in content:
             if part["type"] == "text":

@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from hermes.core.events import TurnResult
-from hermes.server.http.errors import ApiError
+from hermes.server.http.errors import RETRY_AFTER, ApiError
 from hermes.server.http.response_schemas import IncompleteTurn
 from hermes.server.requests.turn_request import TurnRequest
 
@@ -16,6 +16,7 @@ _STATUSES = {
     "budget": (429, "insufficient_quota"),
     "invalid_output": (502, "invalid_output"),
     "internal": (500, "internal"),
+    "unavailable": (503, "unavailable"),
 }
 """The status and the code of a failure that clients can act on."""
 _FINAL = frozenset(
@@ -91,6 +92,8 @@ def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> Ap
     if result.error_code == "rate_limited":
         wait = result.retry_after if result.retry_after is not None else DEFAULT_RETRY_SECONDS
         headers["Retry-After"] = str(max(1, round(wait)))
+    if result.error_code == "unavailable":
+        headers["Retry-After"] = RETRY_AFTER
     if result.effects or result.error_code in _FINAL:
         headers |= NO_RETRY
     incomplete = describe_incomplete(result)

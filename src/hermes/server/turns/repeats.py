@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes.app.knowledge.titles import SpawnTask
 from hermes.core.events import ToolStarted, TurnEvent, TurnResult
 from hermes.core.message import Message
-from hermes.core.store import Objects
+from hermes.core.store import Object, Objects
 from hermes.core.tool import Tool
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError
@@ -29,6 +29,7 @@ from hermes.server.turns.server_instance import ServerInstance
 KIND = "failure"
 KEPT_SECONDS = 600.0
 _MAX_FAILURES = 1000
+_SENDING_FIELDS = ("stream", "stream_options")
 _RETRY_HEADER = "X-Stainless-Retry-Count"
 STOPPED = f"The server stopped during this request, after a tool had run. {CHECK_EFFECTS}"
 _RUNNING = (
@@ -70,19 +71,28 @@ class FailedRequests:
 
     async def load_failures(self) -> None:
         """Read the failures of earlier servers; what they had begun has failed."""
+        await self._read_failures(await self._objects.list_all(KIND))
+
+    async def _read_failures(self, rows: Iterable[Object]) -> None:
         oldest = time.time() - KEPT_SECONDS
-        for found in await self._objects.list_all(KIND):
+        for found in rows:
             failure = msgspec.msgpack.decode(found.body, type=RequestFailure)
             if failure.when < oldest:
                 await self._objects.remove(KIND, found.id, owner=found.owner)
+            elif failure.server == self._instance.token:
+                continue  # it runs here
             elif not self._instance.is_other_running(failure.server):
                 if failure.server:
                     failure.envelope = _describe_failure(STOPPED)
                 self._known[found.id] = failure
+            elif self._instance.node:
+                self._known[found.id] = failure
 
-    def raise_if_repeated(self, call: ApiCall) -> None:
-        """Raise the failure that this request has already met. A client's automatic retry does not
-        run beside the first attempt either."""
+    async def raise_if_repeated(self, call: ApiCall) -> None:
+        """Raise the failure that this request has already met, at any node. A client's automatic
+        retry does not run beside the first attempt either."""
+        if self._instance.node:
+            await self._read_failures(await self._objects.list_all(KIND, owner=call.principal.name))
         if not self._known:
             return
         request_hash = hash_request(call)
@@ -195,15 +205,18 @@ def _count_retries(call: ApiCall) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
-def _normalize_body(body: bytes, *, drop_answers: bool) -> bytes:
+def _normalize_body(body: bytes, *, is_loose: bool) -> bytes:
     """The body with the fields of its objects in order: some clients write them in another order
-    each time. `drop_answers`: without what the assistant said last, because a client may repeat a
-    request together with the part of its answer that it has."""
+    each time. `is_loose`: without what the assistant said last, because a client may repeat a
+    request together with the part of its answer that it has, and without the way of sending,
+    because some repeat a failed stream as a whole answer."""
     try:
         fields = orjson.loads(body)
     except ValueError:  # such as half a surrogate pair, which other parsers accept
         return body
-    if drop_answers and isinstance(fields, dict):
+    if is_loose and isinstance(fields, dict):
+        for name in _SENDING_FIELDS:
+            fields.pop(name, None)
         for items in (fields.get("messages"), fields.get("input")):
             while isinstance(items, list) and items and _is_answer(items[-1]):
                 del items[-1]
@@ -232,5 +245,5 @@ def hash_request(call: ApiCall, key: str = "") -> str:
     for part in (call.principal.name, call.request.path, key, *names):
         raw = part.encode("utf-8", "surrogateescape")
         digest.update(len(raw).to_bytes(8, "big") + raw)
-    digest.update(_normalize_body(call.body, drop_answers=not key))
+    digest.update(_normalize_body(call.body, is_loose=not key))
     return digest.hexdigest()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,13 @@ from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import Answer, Approval, Question, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import user_message
 from hermes.core.store import Objects
-from hermes.server.http.errors import ApiError
+from hermes.server.http.errors import RETRY_AFTER, ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.requests.turn_request import TurnRequest, encode_request
 from hermes.server.turns import turn_events
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.outcome import explain_failure
 from hermes.server.turns.server_instance import ServerInstance
-from hermes.server.turns.slots import RETRY_AFTER
 from hermes.server.turns.stored_runs import (
     KEPT,
     KIND,
@@ -41,6 +40,7 @@ from hermes.server.turns.stored_runs import (
 from hermes.server.turns.turn_runner import TurnRunner
 
 if TYPE_CHECKING:
+    from hermes.app.cluster.owner_streams import OwnerStreams
     from hermes.store.postgres.inbox import PostgresInbox
     from hermes.store.postgres.notices import NodeNotices
 
@@ -338,14 +338,17 @@ class RunRegistry:
         self._instance = instance
         self.active: dict[str, Run] = {}
         self._notices: NodeNotices | None = None
+        self._streams: OwnerStreams | None = None
         self._followers: dict[str, set[str]] = {}
         """Nodes whose clients follow a run of this one."""
         self._watched: dict[str, asyncio.Event] = {}
         """Runs of other nodes that clients of this one follow: set when there is news."""
 
-    def join_nodes(self, inbox: "PostgresInbox", notices: "NodeNotices") -> None:
+    def join_nodes(
+        self, inbox: "PostgresInbox", notices: "NodeNotices", streams: "OwnerStreams"
+    ) -> None:
         """Share the runs with other nodes."""
-        self.inbox, self._notices = inbox, notices
+        self.inbox, self._notices, self._streams = inbox, notices, streams
         notices.subscribe("follow", self._add_follower)
         notices.subscribe("news", self._note_news)
 
@@ -458,8 +461,11 @@ class RunRegistry:
                 await end_run(self._objects, owner, state, UNSTORED)
         return state
 
-    async def read_frames(self, owner: str, run_id: str, after: int) -> AsyncIterator[bytes]:
-        """Yield the frames after number `after`, stored and new ones, until the run has ended."""
+    async def read_frames(
+        self, owner: str, run_id: str, after: int, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
+        """Yield the frames after number `after`, stored and new ones, until the run has ended.
+        `headers`: with them another node lets the client follow."""
         ended, followed = False, ""
         while True:
             run = self.active.get(run_id)
@@ -468,6 +474,7 @@ class RunRegistry:
             page = await self._objects.read_events(run_id, after=after, limit=_PAGE_FRAMES)
             after += len(page)
             if page:
+                self._note_page(run)
                 yield b"".join(page)
             elif news is not None:
                 await news.wait()
@@ -480,10 +487,20 @@ class RunRegistry:
                     continue
                 if watched is not None and self._turns.slots.closed:
                     return  # this node ends; the client goes on at another
+                if self._streams is not None and self._streams.is_busy and headers:
+                    async for frame in self._streams.read_frames(
+                        state.node, run_id, after, headers
+                    ):
+                        after += 1
+                        yield frame
                 if state.node != followed:
                     followed = state.node
                     self._tell_node(followed, "follow", f"{run_id} {self._instance.node}")
                 await self._wait_for_news(watched, state)
+
+    def _note_page(self, run: Run | None) -> None:
+        if run is None and self._streams is not None:
+            self._streams.note_block()
 
     def release_readers(self) -> None:
         """Let the clients that follow runs of other nodes go."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -30,6 +30,7 @@ from hermes.tools.registry import NONE, select_tools
 
 if TYPE_CHECKING:
     from hermes.app.cluster.session_folders import SessionFolder, SessionFolders
+    from hermes.store.postgres.shared.turn_locks import TurnLocks
 
 log = logging.getLogger(__name__)
 SOURCE = "api"
@@ -57,6 +58,12 @@ class ClientSessions:
         self.active: set[Session] = set()
         self.locks: dict[str, tuple[asyncio.Lock, int]] = {}
         """By name: the lock, and how many turns hold it or wait for it."""
+        self._node_locks: TurnLocks | None = None
+
+    def join_nodes(self, locks: "TurnLocks") -> None:
+        """Share the sessions with other nodes."""
+        self._node_locks = locks
+        self.conversations.is_shared = True
 
     @asynccontextmanager
     async def open_session(
@@ -83,7 +90,10 @@ class ClientSessions:
         lock = lock or asyncio.Lock()
         self.locks[name] = (lock, users + 1)
         try:
-            async with lock:
+            async with (
+                lock,
+                self._node_locks.hold_lock(name) if self._node_locks else nullcontext(),
+            ):
                 yield
         finally:
             _, users = self.locks[name]

@@ -5,11 +5,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from hermes.server.http.errors import ApiError
+from hermes.server.http.errors import RETRY_AFTER, ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.http.tenant_access import TenantAccess
-
-RETRY_AFTER = "5"
 
 
 class TurnSlots:

@@ -91,7 +91,7 @@ class TurnRunner:
     async def run_turn(self, call: ApiCall, request: TurnRequest) -> tuple[TurnResult, Session]:
         """Run a turn to its end; cancelling stops the turn."""
         if not read_key_header(call):
-            self.failures.raise_if_repeated(call)
+            await self.failures.raise_if_repeated(call)
         async with (
             self.slots.reserve_slot(call.principal),
             self.sessions.open_session(call.principal, request) as session,
@@ -106,7 +106,7 @@ class TurnRunner:
                 raise
             watch.note_end(result)
         self.metrics.count_turn(result)
-        self._note_answer(call, request, session.id, result)
+        await self._note_answer(call, request, session.id, result)
         text = choose_text_filter(self._settings.images, session.transcript.taint)(result.text)
         return structs.replace(result, text=text), session
 
@@ -132,7 +132,7 @@ class TurnRunner:
         async with resources or AsyncExitStack() as stack:
             if read_key_header(call):
                 return await self._stream_recorded(call, request, encoder, stack.pop_all())
-            self.failures.raise_if_repeated(call)
+            await self.failures.raise_if_repeated(call)
             stream: EventStream | None = None
 
             async def open_sink(headers: dict[str, str]) -> SendFrames:
@@ -180,23 +180,24 @@ class TurnRunner:
     async def _open_turn(
         self, call: ApiCall, request: TurnRequest, encoder: StreamEncoder, stack: AsyncExitStack
     ) -> "_StreamedTurn":
+        head_deadline = asyncio.get_running_loop().time() + HEAD_SECONDS
         await stack.enter_async_context(self.slots.reserve_slot(call.principal))
         opening = self.sessions.open_session(call.principal, request)
         session = await stack.enter_async_context(opening)
         watch = self.failures.watch_turn(call, request, session.id, session.agent.tools)
         turn = self._begin_turn(call, session, request)
 
-        def note_result(result: TurnResult) -> None:
+        async def note_result(result: TurnResult) -> None:
             self.metrics.count_turn(result)
-            self._note_answer(call, request, session.id, result)
+            await self._note_answer(call, request, session.id, result)
 
-        return _StreamedTurn(turn, request, encoder, watch, note_result)
+        return _StreamedTurn(turn, request, encoder, watch, note_result, head_deadline)
 
-    def _note_answer(
+    async def _note_answer(
         self, call: ApiCall, request: TurnRequest, session_id: str, result: TurnResult
     ) -> None:
         conversations = self.sessions.conversations
-        conversations.note_answer(call.principal.name, request, session_id, result)
+        await conversations.note_answer(call.principal.name, request, session_id, result)
 
     def _begin_turn(self, call: ApiCall, session: Session, request: TurnRequest) -> ClientTurn:
         events = self.follow_events(session)
@@ -229,7 +230,8 @@ class _StreamedTurn:
         request: TurnRequest,
         encoder: StreamEncoder,
         watch: TurnWatch,
-        note_result: Callable[[TurnResult], None],
+        note_result: Callable[[TurnResult], Awaitable[None]],
+        head_deadline: float,
     ) -> None:
         self._turn = turn
         self._request = request
@@ -238,6 +240,7 @@ class _StreamedTurn:
         self._note_result = note_result
         self._disconnected = False
         self._result: TurnResult | None = None
+        self._head_deadline = head_deadline
 
     @property
     def session_id(self) -> str:
@@ -259,9 +262,11 @@ class _StreamedTurn:
             headers = build_turn_headers(self.session_id, self._request, self._result)
             raise_if_unusable(self._result, self._request, headers)
         send = await open_sink(build_turn_headers(self.session_id, self._request))
-        await send(data)
-        while self._result is None:
-            await send(await self.encode_next())
+        while data or self._result is None:
+            if self._encoder.log is not None:  # a client sees nothing that a crash could take back
+                await self._encoder.log.flush()
+            await send(data)
+            data = await self.encode_next() if self._result is None else b""
 
     async def encode_next(self) -> bytes:
         """The frames of the next event."""
@@ -271,10 +276,9 @@ class _StreamedTurn:
         """The frames of the first event that has any, or of the end; nothing if it takes too
         long."""
         data = b""
-        deadline = asyncio.get_running_loop().time() + HEAD_SECONDS
         while not data and self._result is None:
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(self._head_deadline):
                     event = await anext(self._turn)
             except TimeoutError:
                 break
@@ -287,7 +291,7 @@ class _StreamedTurn:
             return self._record_frames(self._encoder.encode_event(event))
         self._result = event.result
         self._watch.note_end(event.result, disconnected=self._disconnected)
-        self._note_result(event.result)
+        await self._note_result(event.result)
         return self._record_frames(await self._encoder.encode_end(event.result))
 
     def _record_frames(self, data: bytes) -> bytes:

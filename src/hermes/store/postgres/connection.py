@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes.core.text import replace_invalid
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
 
 _MARKS = re.compile(r"'[^']*'|\?(\d*)|%|ON CONFLICT \(")
 _SEARCH_PATH = "-c search_path=hermes,public -c application_name=hermes"
-CONNECT_SECONDS = 5
+_LIMITS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,
+}
+"""A server that has gone without a word is noticed after a quarter of a minute."""
 SessionKey: TypeAlias = tuple[int, str]
 """Tenant and id."""
 
@@ -132,10 +140,37 @@ class PostgresConnection:
 
     def _read_results(self) -> None:
         if self._pipeline is not None:
+            _send_rest(self.db)
             self._pipeline.sync()
 
     def readonly(self, name: str, /) -> bool:
         return self.db.read_only is True
+
+
+def _send_rest(db: Connection[Any]) -> None:
+    """Send what the socket had no room for: psycopg's sync waits for the results of a statement
+    that the server has not received as a whole, for ever."""
+    if not db.pgconn.flush():
+        return
+    with DefaultSelector() as selector:
+        selector.register(db.fileno(), EVENT_READ | EVENT_WRITE)
+        while db.pgconn.flush():
+            if any(events & EVENT_READ for _, events in selector.select()):
+                db.pgconn.consume_input()
+
+
+def add_limits(url: str) -> str:
+    """The address with limits of time, unless it has its own. One that cannot be read is left for
+    the connection to complain of."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    try:
+        given = conninfo_to_dict(url)
+    except ProgrammingError:
+        return url
+    values: dict[str, Any] = {**_LIMITS, **given}
+    return make_conninfo(**values)
 
 
 def open_connection(url: str, *, autocommit: bool = True) -> Connection[Any]:
@@ -150,9 +185,7 @@ def open_connection(url: str, *, autocommit: bool = True) -> Connection[Any]:
             text = bytes(data).decode()
             return int(text) if text.lstrip("-").isdigit() else float(text)
 
-    db = psycopg.connect(
-        url, autocommit=autocommit, connect_timeout=CONNECT_SECONDS, options=_SEARCH_PATH
-    )
+    db = psycopg.connect(add_limits(url), autocommit=autocommit, options=_SEARCH_PATH)
     db.adapters.register_loader("numeric", WholeNumbers)
     return db
 

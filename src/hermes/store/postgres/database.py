@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-READERS = 3
+READERS = 2
 PATIENCE = 30.0
 _RETRY_SECONDS = 0.2
 _MAX_CONFLICTS = 10
@@ -110,7 +110,7 @@ class PostgresWriter(PostgresThread):
         self.groups = self.jobs_written = 0
         self.seconds = 0.0
         """Spent in transactions."""
-        self._id = os.urandom(16).hex()
+        self._id = f"{lease.node}#{os.urandom(16).hex()}"
         self._number = 0
 
     def run_jobs(self, jobs: list[Job]) -> None:

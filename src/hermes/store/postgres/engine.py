@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -17,8 +18,12 @@ from procrastinate.jobs import Job, Status
 from procrastinate.worker import Worker
 from psycopg_pool import AsyncConnectionPool
 
+from hermes.store.postgres.connection import add_limits
+
 if TYPE_CHECKING:
     from procrastinate.connector import Notify
+
+    from hermes.store.postgres.notices import NodeNotices
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -91,8 +96,9 @@ class ProcrastinateEngine:
     """Implements `WakeEngine`. A worker that lost its connection goes on with another one; a wake
     that it claimed without knowing is found by `reap`."""
 
-    def __init__(self, url: str, lease_seconds: float) -> None:
-        self._connector = _PatientConnector(url)
+    def __init__(self, url: str, lease_seconds: float, notices: NodeNotices) -> None:
+        """`notices`: receive those of the engine, too."""
+        self._connector = _PatientConnector(url, notices)
         self._app = App(connector=self._connector)
         self._app.task(name=_TASK, pass_context=True)(self._run_wake)
         self._lease = lease_seconds
@@ -112,6 +118,7 @@ class ProcrastinateEngine:
         self, answer: Answer, *, queues: Sequence[str], turns: int, until_idle: bool = False
     ) -> None:
         self._answer = answer
+        await self._connector.open_patiently()
         async with self._app.open_async():
             self._worker = self._connector.worker = Worker(
                 self._app,
@@ -123,6 +130,7 @@ class ProcrastinateEngine:
                 install_signal_handlers=False,
                 update_heartbeat_interval=self._lease / 3,
                 stalled_worker_timeout=_FORGET_SECONDS,
+                abort_job_polling_interval=_FORGET_SECONDS,
             )
             if self.draining:
                 return
@@ -230,19 +238,29 @@ class _PatientConnector(PsycopgConnector):
     """Tries again while the database is away. After a job has ended its worker looks for the next:
     the one with the same lock may be free now."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, notices: NodeNotices) -> None:
         super().__init__(
             pool_factory=_make_pool,
-            conninfo=url,
-            kwargs={"options": _OPTIONS, "connect_timeout": 5},
+            conninfo=add_limits(url),
+            kwargs={"options": _OPTIONS},
             configure=_commit_statements,
             min_size=1,
-            max_size=2,
+            max_size=1,
             timeout=5,
         )
+        self._notices = notices
         self.worker: Worker | None = None
         self.tells_others = False
         self._tell_worker: Notify | None = None
+
+    async def open_patiently(self) -> None:
+        """Open the connection as soon as the database is there."""
+        while True:
+            try:
+                return await self.open_async()
+            except (exceptions.ConnectorException, psycopg.OperationalError) as error:
+                log.warning("the queue cannot be reached: %s", error)
+                await self.close_async()
 
     async def execute_query_async(self, query: Any, **arguments: Any) -> None:
         ends_job = "procrastinate_finish_job" in query
@@ -276,13 +294,18 @@ class _PatientConnector(PsycopgConnector):
         return await _retry_while_away(lambda: run(self, query, **arguments))
 
     async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
+        """Tell the worker what the notices of the node bring, until cancelled."""
         self._tell_worker = on_notification
-        names = list(channels)
-
-        async def listen() -> None:
-            await PsycopgConnector.listen_notify(self, on_notification, names)
-
-        await _retry_while_away(listen)
+        arrived: asyncio.Queue[str] = asyncio.Queue()
+        receive = arrived.put_nowait
+        self._notices.listen(channels, receive)
+        try:
+            while True:
+                payload = await arrived.get()
+                with suppress(ValueError, KeyError, TypeError):  # anybody may send anything
+                    await on_notification(channel="", payload=payload)
+        finally:
+            self._notices.forget(receive)
 
     async def tell_workers(self, queues: Iterable[str]) -> None:
         for queue in set(queues):

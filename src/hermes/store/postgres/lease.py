@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.core.errors import StoreError
 from hermes.store.postgres.connection import Connect
+from hermes.store.postgres.errors import translate_error
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -34,7 +35,12 @@ class NodeLease:
         """Called on the lease's thread when this process has slept for longer than the lease."""
         self.on_drain: Callable[[], None] = lambda: None
         """Called on the lease's thread when somebody wants this node to end."""
+        self.on_dead: Callable[[], None] = lambda: None
+        """Called on the lease's thread when owners are found whose lease is over."""
         self.draining = False
+        self._dead: set[str] = set()
+        self._is_asking = False
+        """Whether the lease's thread waits for the database."""
         self._renewed = self._steady = self._ticked = time.monotonic()
         """When the lease was last renewed, since when always in time, and when its thread last
         ran."""
@@ -93,18 +99,31 @@ class NodeLease:
         was there for the other nodes too, and one that did not renew is dead."""
         return not self.is_late and time.monotonic() - self._steady > self.seconds
 
+    def take_dead(self) -> list[str]:
+        """The owners that were found dead since: none of them can write or renew any more."""
+        with self._lock:
+            dead, self._dead = self._dead, set()
+        return sorted(dead)
+
     def check_time(self) -> None:
         """To be called before anything is written: a process that was stopped for longer than its
         lease owns nothing any more."""
+        if self._is_asking:  # the database is slow; it also tells whether others have taken over
+            return
         if self.name and time.monotonic() - self._ticked > self.seconds:
             self.on_late()
 
     def describe_node(self, values: dict[str, Any]) -> None:
         """Set columns of this node's row."""
-        self.acquire()
+        import psycopg
+
         columns = ", ".join(f"{column} = %s" for column in values)
         sql: Any = f"UPDATE public.nodes SET {columns} WHERE owner = %s"
-        self.run_query(lambda db: db.execute(sql, (*values.values(), self.name)))
+        try:
+            self.acquire()
+            self.run_query(lambda db: db.execute(sql, (*values.values(), self.name)))
+        except psycopg.Error as error:
+            raise translate_error(error) from error
 
     def release(self) -> None:
         """Give up everything at once instead of letting the lease end."""
@@ -126,24 +145,29 @@ class NodeLease:
             self.check_time()
             self._ticked = now = time.monotonic()
             if now >= due:
-                due = now + every
-                with suppress(Exception):  # the database is away; the next attempt is due soon
+                self._is_asking = True
+                with suppress(Exception):  # the database is away; the next attempt is due at once
                     self._renew()
+                    due = now + every
+                self._ticked = time.monotonic()
+                self._is_asking = False
 
     def _renew(self) -> None:
         began = time.monotonic()
-        sql = (
-            "UPDATE public.nodes SET beat = clock_timestamp() WHERE owner = %s AND NOT condemned"
-            " RETURNING draining"
-        )
-        row = self.run_query(lambda db: db.execute(sql, (self.name,)).fetchone())
+        values = (self.name, self.is_steady, self.name)
+        row = self.run_query(lambda db: db.execute(_RENEW, values).fetchone())
         if row is None:
             self.on_late()
             return
         self._note_renewal(began)
-        if row[0] and not self.draining:
+        draining, dead = row
+        if draining and not self.draining:
             self.draining = True
             self.on_drain()
+        if dead:
+            with self._lock:
+                self._dead.update(dead)
+            self.on_dead()
 
     def _note_renewal(self, began: float) -> None:
         if began - self._renewed > self.seconds:
@@ -188,3 +212,14 @@ def _insert_node(db: Connection[Any], node: str, owner: str, lease: float) -> No
             "another name (cluster.node), or end the other.",
             "in_use",
         )
+
+
+_RENEW = (
+    "WITH renewed AS (UPDATE public.nodes SET beat = clock_timestamp()"
+    " WHERE owner = %s AND NOT condemned RETURNING draining), dead AS (UPDATE public.nodes"
+    " SET condemned = true WHERE owner IN (SELECT owner FROM public.nodes WHERE %s"
+    " AND owner <> %s AND NOT public.is_alive(owner) FOR NO KEY UPDATE SKIP LOCKED)"
+    " RETURNING owner) SELECT draining, (SELECT array_agg(owner) FROM dead) FROM renewed"
+)
+"""Also holds those for dead whose lease is over, if this node may judge that: in one statement,
+because it is most of what an idle node asks."""

@@ -65,6 +65,13 @@ def list_nodes(db: Connection[Any]) -> tuple[NodeRecord, ...]:
     )
 
 
+def find_address(db: Connection[Any], name: str) -> str:
+    """Of a living node; empty: it has none."""
+    sql = "SELECT address FROM public.nodes WHERE name = %s AND public.is_alive(owner)"
+    row = db.execute(sql, (name,)).fetchone()
+    return str(row[0]) if row else ""
+
+
 def describe_cluster(db: Connection[Any]) -> ClusterRecord:
     queue = measure_queue(db)
     row = db.execute(
@@ -105,14 +112,6 @@ def delete_old_events(db: Connection[Any], hours: float) -> None:
         " AND o.used < extract(epoch FROM clock_timestamp()) - %s",
         (hours * 3600,),
     )
-
-
-def condemn_dead_owners(db: Connection[Any]) -> list[str]:
-    """The owners of nodes whose lease is over: from now on none of them can write or renew."""
-    rows = db.execute(
-        "UPDATE public.nodes SET condemned = true WHERE NOT public.is_alive(owner) RETURNING owner"
-    )
-    return [owner for (owner,) in rows]
 
 
 def remove_dead_owners(db: Connection[Any], owners: Sequence[str]) -> None:

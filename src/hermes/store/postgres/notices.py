@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from hermes.store.postgres.connection import add_limits
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -17,17 +19,22 @@ GATHER_SECONDS = 0.01
 _MAX_BYTES = 7000
 _RETRY_SECONDS = 0.5
 _OPTIONS = "-c synchronous_commit=off -c application_name=hermes-notices"
+Receive = Callable[[str], None]
 
 
 class NodeNotices:
-    """Notices may be lost; who waits for one looks by himself from time to time."""
+    """Notices may be lost; who waits for one looks by himself from time to time. One connection
+    sends and receives."""
 
     def __init__(self, url: str, node: str) -> None:
         self.node = node
         self._url = url
         self._waiting: dict[str, dict[str, None]] = {}
         self._wanted = asyncio.Event()
-        self._subscribers: dict[str, list[Callable[[str], None]]] = {}
+        self._subscribers: dict[str, list[Receive]] = {}
+        self._channels: dict[str, list[Receive]] = {_channel(node): [self._read_payload]}
+        self._heard: set[str] = set()
+        """Channels that the connection listens to."""
 
     def send(self, node: str, topic: str, subject: str) -> None:
         """Tell a node about a subject, without waiting."""
@@ -37,46 +44,84 @@ class NodeNotices:
             self._waiting.setdefault(node, {})[f"{topic} {subject}"] = None
             self._wanted.set()
 
-    def subscribe(self, topic: str, receive: Callable[[str], None]) -> None:
+    def subscribe(self, topic: str, receive: Receive) -> None:
         """Have `receive` called with the subjects of this topic."""
         self._subscribers.setdefault(topic, []).append(receive)
 
+    def listen(self, channels: Iterable[str], receive: Receive) -> None:
+        """Have `receive` called with whatever anybody sends to these channels."""
+        for channel in channels:
+            self._channels.setdefault(channel, []).append(receive)
+        self._wanted.set()
+
+    def forget(self, receive: Receive) -> None:
+        for receivers in self._channels.values():
+            with suppress(ValueError):
+                receivers.remove(receive)
+
     async def exchange_notices(self) -> None:
         """Send and receive until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep(self._send_waiting))
-            group.create_task(self._keep(self._receive))
-
-    async def _keep(self, work: Callable[[AsyncConnection[Any]], Any]) -> None:
         import psycopg
 
         while True:
             with suppress(psycopg.Error):
                 connection = await psycopg.AsyncConnection.connect(
-                    self._url, autocommit=True, connect_timeout=5, options=_OPTIONS
+                    add_limits(self._url), autocommit=True, options=_OPTIONS
                 )
                 async with connection:
-                    await work(connection)
+                    await self._serve(connection)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _send_waiting(self, db: AsyncConnection[Any]) -> None:
-        while True:
-            await self._wanted.wait()
-            await asyncio.sleep(GATHER_SECONDS)
-            self._wanted.clear()
-            waiting, self._waiting = self._waiting, {}
-            for node, notices in waiting.items():
-                for payload in _join_notices(list(notices)):
-                    values = (_channel(node), payload)
-                    await db.execute("SELECT pg_notify(%s, %s)", values)
+    async def _serve(self, db: AsyncConnection[Any]) -> None:
+        """While nothing is sent the socket is read as soon as something arrives there."""
+        db.add_notify_handler(lambda notice: self._receive(notice.channel, notice.payload))
+        loop, socket = asyncio.get_running_loop(), db.fileno()
+        self._heard.clear()
+        self._wanted.set()
+        try:
+            while not db.closed:
+                await self._wanted.wait()
+                await asyncio.sleep(GATHER_SECONDS)
+                self._wanted.clear()
+                await self._hear_channels(db)
+                await self._send_waiting(db)
+                loop.add_reader(socket, self._read_socket, db, socket)
+        finally:
+            loop.remove_reader(socket)
 
-    async def _receive(self, db: AsyncConnection[Any]) -> None:
+    async def _hear_channels(self, db: AsyncConnection[Any]) -> None:
         from psycopg import sql
 
-        await db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self.node))))
-        async for notice in db.notifies():
-            for line in notice.payload.splitlines():
-                self._tell(line)
+        for channel in [name for name in self._channels if name not in self._heard]:
+            await db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            self._heard.add(channel)
+
+    async def _send_waiting(self, db: AsyncConnection[Any]) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for node, notices in waiting.items():
+            for payload in _join_notices(list(notices)):
+                values = (_channel(node), payload)
+                await db.execute("SELECT pg_notify(%s, %s)", values)
+
+    def _read_socket(self, db: AsyncConnection[Any], socket: int) -> None:
+        import psycopg
+
+        try:
+            db.pgconn.consume_input()
+            while notice := db.pgconn.notifies():
+                self._receive(notice.relname.decode(), notice.extra.decode(errors="replace"))
+        except psycopg.Error:  # the connection is broken: another one is opened
+            asyncio.get_running_loop().remove_reader(socket)
+            db.pgconn.finish()
+            self._wanted.set()
+
+    def _receive(self, channel: str, payload: str) -> None:
+        for receive in tuple(self._channels.get(channel, ())):
+            receive(payload)
+
+    def _read_payload(self, payload: str) -> None:
+        for line in payload.splitlines():
+            self._tell(line)
 
     def _tell(self, line: str) -> None:
         topic, _, subject = line.partition(" ")

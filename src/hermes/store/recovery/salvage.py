@@ -70,6 +70,9 @@ class SalvageResult(Struct, frozen=True):
     """Messages of these sessions that could not be read."""
     nameless: int = 0
     """Sessions of which only messages could be read, not their titles and folders."""
+    may_revive: bool = False
+    """Whether it is unknown which of these had been deleted: the list of unused pages is damaged,
+    and everything found is better than nothing."""
 
     @property
     def summary(self) -> str:
@@ -80,6 +83,8 @@ class SalvageResult(Struct, frozen=True):
             text += f"; {format_plural(self.lost, 'message')} could not be read"
         if self.nameless:
             text += f"; {format_plural(self.nameless, 'session')} lost title and folder"
+        if self.nameless and self.may_revive:
+            text += ", some of which you may have deleted"
         return text
 
 
@@ -101,9 +106,9 @@ def salvage_database(path: Path, process: ProcessLock) -> SalvageResult:
     return SalvageResult(damaged_file, *counts)
 
 
-def _copy_rows(path: Path, db: Connection) -> tuple[int, int, int, int]:
-    """How many sessions and messages were copied, how many messages were lost, and how many
-    sessions lost their row."""
+def _copy_rows(path: Path, db: Connection) -> tuple[int, int, int, int, bool]:
+    """How many sessions and messages were copied, how many messages were lost, how many sessions
+    lost their row, and whether deleted ones may be among these."""
     db.execute(
         "PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE; CREATE TEMP TABLE found"
         " (id INTEGER PRIMARY KEY, role, kind, created, body)"
@@ -111,9 +116,11 @@ def _copy_rows(path: Path, db: Connection) -> tuple[int, int, int, int]:
     scan = PageScan(path)
     try:
         expected = {n: row for row in scan.read_rows() if (n := _copy_row(db, row)) is not None}
-        nameless = _add_missing_sessions(db) if scan.has_sound_freelist else 0
+        nameless, may_revive = _add_missing_sessions(db), not scan.has_sound_freelist
     finally:
         scan.close()
+    # A later session gets the number of a lost one, and would meet what belonged to that.
+    db.execute("DELETE FROM systems WHERE session NOT IN (SELECT n FROM sessions)")
     # Renumbered without gaps, because the next message gets the count as its number.
     db.execute(
         "INSERT INTO messages (id, role, kind, created, body)"
@@ -127,7 +134,7 @@ def _copy_rows(path: Path, db: Connection) -> tuple[int, int, int, int]:
     counts: dict[int, int] = dict(db.execute("SELECT n, count FROM sessions"))
     lost = sum(max(0, _as_count(row.values[12]) - counts.get(n, 0)) for n, row in expected.items())
     db.execute("COMMIT; DROP TABLE found; PRAGMA foreign_keys = ON").fetchall()
-    return int(str(sessions)), int(float(str(messages))), lost, nameless
+    return int(str(sessions)), int(float(str(messages))), lost, nameless, may_revive
 
 
 def _copy_row(db: Connection, row: FoundRow) -> int | None:

@@ -57,6 +57,8 @@ def limit_rows(rows: Sequence[str]) -> list[str]:
 
 def _mark_line_ends(lines: Lines) -> list[str]:
     """Lines with their unusual ends made visible, so that these show in the diff."""
+    if lines.has_final_end and not lines.has_mixed_ends:
+        return lines.rows
     ends = lines.ends if lines.has_final_end else [*lines.ends, "\\"]
     marks = {lines.common_end: "", "\\": f"\n{NO_NEWLINE}"}
     return [

@@ -46,7 +46,8 @@ def may_read(path: Path, workspace: Workspace) -> bool:
 def explain_influence(path: Path, workspace: Workspace) -> str:
     """Why a person must see a change to this real path; empty: nobody must."""
     from hermes.exec import path_rules
-    from hermes.exec.sandbox.planted_files import find_git_references, resolve_links
+    from hermes.exec.path_rules import resolve_links
+    from hermes.exec.sandbox.planted_files import find_git_references
 
     root, user_home = find_real_path(workspace.cwd), find_user_home(workspace)
     reason = path_rules.explain_influence(path, root, user_home)

@@ -67,6 +67,15 @@ sort --output=/etc/sudoers x
 cp -t /etc passwd
 install --target-directory=/etc x/passwd
 mv -t /tmp /usr
+cp x/passwd /etc/
+cp shadow /etc
+rsync -a sudoers /etc/
+perl -i -pe s/a/b/ /etc/passwd
+find -L / -delete
+kexec -e
+init 6
+mkfs -t ext4 /dev/sdb
+nvme format /dev/nvme0
 """.strip().splitlines()  # fmt: skip
 """Never run, in no mode."""
 
@@ -102,6 +111,47 @@ git bisect run rm -rf /
 git submodule foreach --recursive 'rm -rf /'
 su --command='rm -rf /'
 trap -- 'rm -rf /' EXIT
+trap reboot EXIT INT
+env -C / rm -rf .
+env --chdir=/ rm -rf usr
+env -i A=1 -C / rm -rf *
+sudo -D / rm -rf .
+sudo -u root env -C / rm -rf etc
+git rebase -x reboot HEAD~2
+git rebase -i --exec reboot main
+git -c core.editor='rm -rf /' commit
+git -c core.sshCommand='rm -rf /' fetch
+git filter-branch --tree-filter 'rm -rf /' HEAD
+git submodule --quiet foreach 'rm -rf /'
+git difftool -x 'rm -rf /' main
+git bisect run reboot
+echo 'rm -rf /' | xargs -I{} sh -c {}
+echo / | xargs -I % rm -rf %
+exec -a cat rm -rf /
+strace -o grep rm -rf /
+xargs -I cat rm -rf /
+parallel 'rm -rf {}' ::: /
+watch -n 1 'rm -rf /'
+bash <(echo 'rm -rf /')
+source <(printf '%s' 'rm -rf /')
+at now <<< 'rm -rf /'
+echo 'rm -rf /' | batch
+tmux new -d rm -rf /
+screen -dm bash -c 'rm -rf /'
+coproc { rm -rf /; }
+uv run rm -rf /
+npm exec -- rm -rf /
+gosu root rm -rf /
+flock -w 5 /tmp/x rm -rf /
+chrt -f 1 reboot
+timeout --signal=KILL -k 5 60 reboot
+sudo -iu root reboot
+sg root -c 'rm -rf /'
+python3 -m hermes.cli chat
+uvx hermes chat
+walk() { walk & walk; }; walk
+eval 'V=$(rm -rf /)'
+watch -n 1 'V=$(rm -rf /)'
 """.strip().splitlines()  # fmt: skip
 """The same with operators; not every wrapper can be put around them."""
 
@@ -178,6 +228,8 @@ WRAPPERS: dict[str, Wrapper] = {
 
 LOSES_WORK = {
     "git stash drop": "stashed changes",
+    "prlimit --nofile=10 rm -rf .": "whole project folder",
+    "env -u A rm -rf .": "whole project folder",
     "git stash clear": "stashed changes",
     "git branch -D feature": "deletes a branch",
     "git -C sub branch -D feature": "deletes a branch",
@@ -249,6 +301,27 @@ git commit -m "home is /home/somebody/.hermes/x"
 git branch D
 rm -rf build/{a,b}
 echo 'rm -rf /' > notes; sh
+find . -print0 | xargs -0 grep reboot
+find . | xargs -r -n 5 grep -l shutdown
+sudo -E grep shutdown /var/log/syslog
+timeout -k 5 60 grep halt log
+env -i grep poweroff x
+nice -n 5 grep reboot x
+time -p grep reboot x
+git grep reboot
+git rebase reboot
+git -c user.name=reboot commit -m x
+git commit -m 'kill -9 -1 and rm -rf /'
+uv add shutdown
+npm install halt
+kill -1 4242
+kill -l 1
+cp passwd.txt sub/etc
+walk() { ls "$1" | while read x; do walk "$x"; done; }; walk src
+tmux kill-session -t reboot
+bash build.sh --target reboot
+echo reboot
+python3 -m http.server 8000
 """.strip().splitlines()  # fmt: skip
 """Run in a sandbox without a question: it confines them, or a checkpoint covers the change."""
 

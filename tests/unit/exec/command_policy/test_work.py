@@ -6,10 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hermes.exec.command_policy.analyzer import CommandAnalyzer
-from hermes.exec.command_policy.parser import MAX_NODES
-from hermes.exec.command_policy.paths import PathZones
-from tests.unit.exec.command_policy.judgements import HOME, RULES, WORKSPACE, verdict
+from tests.unit.exec.command_policy.judgements import verdict
 from tests.unit.exec.command_policy.ordinary_commands import ORDINARY
 
 
@@ -79,6 +76,10 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "different commands": lambda size: "".join(f"rm -rf a{n}; " for n in range(size // 12)),
     "variables": _repeat("$a"),
     "joined lines": _repeat("l\\\n"),
+    "options of wrappers": _repeat("sudo -a ", after="ls"),
+    "places of find": lambda size: f"find {'a' * (size // 2)} -exec {'{}' * (size // 4)} ;",
+    "places of xargs": lambda size: f"echo {'a' * (size // 2)} | xargs {'{} ' * (size // 6)}",
+    "substitutions": _repeat("sh <(", after="ls"),
 }
 
 
@@ -92,6 +93,3 @@ def test_work_has_an_end(shape: str):
         calls = _count_calls(text)
         assert calls < 60 * size + 5000, (size, calls)
         assert calls < 200_000, (size, calls)
-        analyzer = CommandAnalyzer(PathZones(WORKSPACE, HOME), RULES, sandboxed=True)
-        analyzer.judge_command(text, str(WORKSPACE))
-        assert analyzer.nodes_visited <= 2 * MAX_NODES

@@ -66,6 +66,23 @@ def test_decoys_do_not_take_the_protection_from_older_files(tmp_path: Path) -> N
     assert mine in policy.protected
 
 
+def test_folders_that_a_command_made_do_not_hide_a_repository(tmp_path: Path) -> None:
+    """Only so many folders are searched; a hook in a repository behind them would be run."""
+    hooks = tmp_path / "work/z/deep/.git/hooks"
+    hooks.mkdir(parents=True)
+    (hooks.parent / "config").touch()
+    last = hooks.stat().st_ctime_ns
+    for number in range(1100):
+        decoy = tmp_path / f"work/a{number}"
+        decoy.mkdir()
+        while decoy.stat().st_ctime_ns <= last:
+            decoy.rmdir()
+            decoy.mkdir()
+    (hooks.parent.parent / "bump").touch()  # the folder itself may look new
+    policy = build_policy("workspace-write", tmp_path / "work", tmp_path / "a", tmp_path / "h")
+    assert {hooks, hooks.parent / "config"} <= set(policy.protected)
+
+
 @linux
 async def test_missing_names_are_held_only_while_a_command_runs(
     workspace: Path, tier: SandboxTier

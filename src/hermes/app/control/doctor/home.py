@@ -93,12 +93,14 @@ async def check_sessions(home: Path) -> Check:
     try:
         notices = await store.wait_until_open()
         problems = await store.maintenance.check_integrity()
+        problems = problems or await store.maintenance.list_unreadable()
     except HermesError as error:
         return Check("sessions", "failed", str(error))
     finally:
         await store.close()
     if problems:
-        return Check("sessions", "failed", f"{file} is damaged", tuple(problems[:_LISTED]))
+        text = f"{file} is damaged; to keep what can be read, run: hermes doctor --fix"
+        return Check("sessions", "failed", text, tuple(problems[:_LISTED]))
     size = file.stat().st_size
     text = f"database OK ({file}, {size / 2**20:.1f} MB)"
     return Check("sessions", "note" if notices else "ok", text, notices)
@@ -106,7 +108,9 @@ async def check_sessions(home: Path) -> Check:
 
 async def _has_damage(store: SqliteStore) -> bool:
     try:
-        return bool(await store.maintenance.check_integrity())
+        if await store.maintenance.check_integrity():
+            return True
+        return bool(await store.maintenance.list_unreadable())
     except StoreError as error:
         return error.code == "damaged"
 

@@ -29,7 +29,7 @@ async def _check_memory(setup: Setup, pending: int, deliveries: int) -> Check:
     settings = setup.config.memory
     if not settings.enabled:
         return Check("memory", "ok", "off (memory.enabled)")
-    details = []
+    details = _find_unreadable_notes(setup)
     if pending:
         details.append(f"{format_plural(pending, 'fact')} for your approval: hermes memory pending")
     if deliveries:
@@ -42,6 +42,20 @@ async def _check_memory(setup: Setup, pending: int, deliveries: int) -> Check:
         if answer.startswith("failed"):
             details.append(f"provider {settings.provider} {answer}")
     return Check("memory", "note" if details else "ok", "on", tuple(details))
+
+
+def _find_unreadable_notes(setup: Setup) -> list[str]:
+    from hermes.memory.entries import read_entries
+    from hermes.memory.scope import PROFILE_SCOPE, find_file
+
+    problems = []
+    for scope, target in PROFILE_SCOPE.pairs:
+        file = find_file(setup.home, scope, target)
+        try:
+            read_entries(file)
+        except OSError as error:
+            problems.append(f"{file.name} could not be read ({error.strerror})")
+    return problems
 
 
 def _check_skills(setup: Setup, proposals: int) -> Check:

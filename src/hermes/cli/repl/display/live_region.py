@@ -32,7 +32,8 @@ def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> 
     if state.picker is not None:
         return state.picker.render(columns, rows - 4, colour=colour)
     room = max(1, rows - _FRAME_ROWS)
-    asking = _question_lines(state, columns, rows, colour=colour)[-room:]
+    low = rows < _LOW_ROWS
+    asking = _question_lines(state, columns, room, low=low, colour=colour)[-room:]
     room -= len(asking)
     doing = _activity_lines(state, columns, colour=colour)[:room]
     room -= len(doing)
@@ -70,11 +71,13 @@ def _queue_lines(state: ScreenState, columns: int, room: int, *, colour: bool) -
     return lines
 
 
-def _question_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> list[str]:
+def _question_lines(
+    state: ScreenState, columns: int, room: int, *, low: bool, colour: bool
+) -> list[str]:
     if state.question is not None:
         note = state.question.describe_enter(state.prompt_text())
         note = note if state.takes_answer else "one moment"
-        return state.question.render(columns, note, low=rows < _LOW_ROWS, colour=colour)
+        return state.question.render(columns, room, note, low=low, colour=colour)
     if state.prompt_text() == "?":
         return [fit_text(row, columns - 1) for row in KEY_HELP.split("\n")]
     if not state.offered_title:

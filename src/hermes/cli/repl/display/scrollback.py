@@ -7,7 +7,12 @@ from hermes.cli.repl.display.tool_results import tool_line
 from hermes.cli.repl.markdown.blocks import Markdown
 from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
 from hermes.cli.terminal.text import strip_controls
-from hermes.cli.terminal.tool_results import describe_stored_outcome, limit_rows
+from hermes.cli.terminal.tool_results import (
+    LOST_OUTCOME,
+    ToolOutcome,
+    describe_stored_outcome,
+    limit_rows,
+)
 from hermes.core.message import Message, ToolCall, ToolReturn
 
 _BESIDE_ANSWER = frozenset({"message", "note", "text", "output"})
@@ -16,6 +21,22 @@ that line nor a block of code is torn apart."""
 _ALWAYS_APART = ("message", "answer", "error", "change")
 _REPLAYED_MESSAGES = 4
 _REPLAYED_CHARS = 4000
+
+
+class StoredCalls:
+    """The tool calls of a conversation, by id; while a turn runs, those of its last message that
+    have no result yet are not lost."""
+
+    def __init__(self, messages: Sequence[Message], *, is_running: bool = False) -> None:
+        self.by_id = {call.id: call for message in messages for call in message.calls}
+        parts = (part for message in messages for part in message.parts)
+        self._answered = {part.call_id for part in parts if isinstance(part, ToolReturn)}
+        if is_running:
+            last = next((m for m in reversed(messages) if m.calls), None)
+            self._answered |= {call.id for call in last.calls} if last else set()
+
+    def list_lost(self, message: Message) -> list[ToolCall]:
+        return [call for call in message.calls if call.id not in self._answered]
 
 
 class Scrollback:
@@ -84,30 +105,24 @@ class Scrollback:
         self._begin_block("answer")
         self._write(self._markdown.feed(text) + self._markdown.close())
 
-    def show_history(self, messages: Sequence[Message]) -> None:
-        """The end of a conversation that is resumed: what was said, and a line per tool call."""
+    def show_history(self, messages: Sequence[Message], *, is_running: bool = False) -> None:
+        """The end of a conversation that is resumed, or that runs elsewhere: what was said, and a
+        line per tool call."""
         spoken = [n for n, m in enumerate(messages) if m.role != "tool" and m.text.strip()]
         first = spoken[-_REPLAYED_MESSAGES:][0] if spoken else 0
         if first:
             self.show_note(f"… {first} earlier messages · Ctrl-T: transcript")
-        calls = {call.id: call for message in messages for call in message.calls}
+        calls = StoredCalls(messages, is_running=is_running)
         for message in messages[first:]:
             if message.role == "user":
                 self.show_message(message.text.removesuffix(PLAN_NOTE)[:_REPLAYED_CHARS])
             elif message.text.strip():
                 self.show_answer(message.text[-_REPLAYED_CHARS:])
-            for part in message.parts:
-                if isinstance(part, ToolReturn):
-                    self.show_stored_call(calls.get(part.call_id), part)
+            self._show_calls(message, calls)
 
-    def show_stored_call(self, call: ToolCall | None, result: ToolReturn) -> None:
-        """A tool call of an earlier conversation, on one line."""
-        outcome = describe_stored_outcome(result)
-        self.write_block("tool", [tool_line(call, result.name, outcome, self.width)])
-
-    def show_transcript(self, messages: Sequence[Message]) -> None:
+    def show_transcript(self, messages: Sequence[Message], *, is_running: bool) -> None:
         """A whole conversation, with its reasoning and all tool output."""
-        calls = {call.id: call for message in messages for call in message.calls}
+        calls = StoredCalls(messages, is_running=is_running)
         for message in messages:
             if message.thinking:
                 self.show_note(message.thinking.strip())
@@ -115,10 +130,26 @@ class Scrollback:
                 self.show_message(message.text.removesuffix(PLAN_NOTE))
             elif message.text.strip():
                 self.show_answer(message.text)
-            for part in message.parts:
-                if isinstance(part, ToolReturn):
-                    self.show_stored_call(calls.get(part.call_id), part)
+            self._show_calls(message, calls, complete=True)
+
+    def _show_calls(
+        self, message: Message, calls: "StoredCalls", *, complete: bool = False
+    ) -> None:
+        """The calls of this message that have no result, and the results that stand in it."""
+        for call in calls.list_lost(message):
+            self._show_call(call, call.name, LOST_OUTCOME)
+        for part in message.parts:
+            if isinstance(part, ToolReturn):
+                self.show_stored_call(calls.by_id.get(part.call_id), part)
+                if complete:
                     self.show_output(part.text)
+
+    def show_stored_call(self, call: ToolCall | None, result: ToolReturn) -> None:
+        """A tool call of an earlier conversation, on one line."""
+        self._show_call(call, result.name, describe_stored_outcome(result))
+
+    def _show_call(self, call: ToolCall | None, name: str, outcome: ToolOutcome) -> None:
+        self.write_block("tool", [tool_line(call, name, outcome, self.width)])
 
     def show_output(self, text: str, most: int = 0) -> None:
         """The output of a tool, indented; at most this many lines of it."""

@@ -20,6 +20,9 @@ from hermes.cli.repl.input.editor import PromptEditor
 from hermes.cli.repl.input.vi_keys import bind_vi_keys
 from hermes.cli.repl.state import ScreenState
 
+_FIRST_MARKS = "/#*"
+"""What a command, a note for the memory or a list begins with."""
+
 
 class KeyActions(Protocol):
     """What keys trigger."""
@@ -151,6 +154,16 @@ def _bind_stopping(
             actions.answer_question(None)
         else:
             actions.interrupt_turn()
+
+    def press_escape_and_type(event: KeyPressEvent) -> None:
+        press_escape(event)
+        event.current_buffer.insert_text(event.key_sequence[-1].data)
+
+    # Emacs has commands on these keys, which a slow line makes of Esc and the first letter.
+    for mark in _FIRST_MARKS:
+        keys.add("escape", mark, filter=~picking & ~is_searching & emacs_insert_mode)(
+            press_escape_and_type
+        )
 
     @keys.add("c-c", filter=~is_searching)
     @keys.add("<sigint>", filter=~is_searching)

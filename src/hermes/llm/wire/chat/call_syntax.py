@@ -25,10 +25,18 @@ _BEGUN = re.compile(
     rf"""\{{+\s*{_QUOTED}\s*,\s*["'](?:arguments|parameters|args)["']\s*:\s*(?=\{{)"""
 )
 _MARK = re.compile(r"""[][{}]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.S)
+_OPTIONS = r"""(?:\s+\w+=["'][^"'>]*["'])*"""
 _FUNCTION = re.compile(r"<function=([\w.-]+)>\s*(.*?)\s*(?:</function>|\Z)", re.S)
 _INVOKE = re.compile(r"""<invoke\s+name=["']([\w.-]+)["']>\s*(.*?)\s*(?:</invoke>|\Z)""", re.S)
+_NAMED = re.compile(
+    r"""<(?:tool|function|tool_call)\s+name=["']([\w.-]+)["']>\s*(.*?)\s*"""
+    r"(?:</(?:tool|function|tool_call)>|\Z)",
+    re.S,
+)
 _PARAMETER = re.compile(
-    r"""<parameter(?:=|\s+name=["'])([\w.-]+)["']?>\n?(.*?)\n?</parameter>""", re.S
+    rf"""<parameter(?:=|\s+name=["'])([\w.-]+)["']?{_OPTIONS}>\n?(.*?)\n?</parameter>"""
+    r"|<arg_key>([\w.-]+)</arg_key>\s*<arg_value>(.*?)</arg_value>",
+    re.S,
 )
 _ELEMENT = re.compile(r"<([\w.-]+)>(.*?)</\1>", re.S)
 _DEEPSEEK = re.compile(
@@ -36,25 +44,66 @@ _DEEPSEEK = re.compile(
     r"(\{.*?\})\s*(?:```\s*)?<｜tool▁call▁end｜>",
     re.S,
 )
+_KIMI = re.compile(
+    r"<\|tool_call_begin\|>\s*(?:functions\.)?([\w.-]+)(?::\d+)?\s*<\|tool_call_argument_begin\|>"
+    r"\s*(\{.*?\})\s*<\|tool_call_end\|>",
+    re.S,
+)
+_MISTRAL = re.compile(
+    r"(?:\[TOOL_CALLS\]\s*)?([\w.-]+)(?:\[CALL_ID\][\w-]+)?\[ARGS\]\s*(\{.*?\})\s*"
+    r"(?=\[TOOL_CALLS\]|\Z)",
+    re.S,
+)
+_HARMONY = re.compile(
+    r"(?:<\|start\|>assistant\s*)?(?:<\|channel\|>\w+\s*)?to=(?:functions\.)?([\w.-]+)"
+    r"\s*(?:<\|channel\|>\w+\s*)?(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>\s*(\{.*?\})\s*"
+    r"(?:<\|call\|>|\Z)",
+    re.S,
+)
+_RECIPIENT = re.compile(
+    r"(?:>>>|(?:<\|from\|>assistant\s*)?<\|recipient\|>)\s*([\w.-]+)\s*\n(?:<\|content\|>)?\s*"
+    r"(\{.*?\})\s*(?=>>>|<\||\Z)",
+    re.S,
+)
+_GLM = re.compile(r"([\w.-]+)\s*((?:<arg_key>.*?</arg_value>\s*)+)", re.S)
+_HUNYUAN = re.compile(
+    r"(?:<tool_call>\s*)?([\w.-]+)\s*\n```json\s*(\{.*?\})\s*```\s*(?:</tool_call>|\Z)", re.S
+)
+_GEMMA = re.compile(r"call:([\w.-]+)\s*(\{.*?\})\s*(?:<end_function_call>|\Z)", re.S)
+_ESCAPED = re.compile(r"([\w.-]+):<escape>(.*?)<escape>", re.S)
 _ACTION = re.compile(
     r"Action:\s*`?([\w.-]+)`?\s*\n\s*Action Input:\s*(\{.*?\})\s*(?=\n\s*Observation|\Z)", re.S
 )
+_FENCED_ACTION = re.compile(r"Action:\s*```(?:json)?\s*([\[{].*[\]}])\s*```", re.S)
+_NAMED_FORMS = (
+    *(_FUNCTION, _INVOKE, _NAMED, _DEEPSEEK, _KIMI, _MISTRAL, _HARMONY, _RECIPIENT, _GLM),
+    *(_HUNYUAN, _GEMMA, _ACTION),
+)
+"""Forms that name the tool outside the JSON: group 1 is its name, group 2 the arguments."""
+_AROUND = re.compile(
+    r"<｜[^｜]*｜>|<\|[\w▁]+\|>|</?(?:function_calls|start_function_call|tool_calls?)>|Observation.*",
+    re.S,
+)
+"""What may stand around such calls."""
 
 
 def find_calls(text: str, tools: OfferedTools) -> list[FoundCall]:
     """The calls in a text that contains nothing else; empty if it contains anything else."""
-    text = text.strip()
+    text = text.replace("｜DSML｜", "").strip()
     if not text:
         return []
-    for pattern in (_FUNCTION, _INVOKE, _DEEPSEEK, _ACTION):
+    if fenced := _FENCED_ACTION.fullmatch(text):
+        text = fenced[1]
+    for pattern in _NAMED_FORMS:
         if pattern.match(text):
             return _match_calls(pattern, text, tools)
     if element := _ELEMENT.fullmatch(text):
         return _read_element(element[1], element[2], tools)
-    values = parse_values(text) or parse_values(_halve_braces(text))
-    if values:
-        return _keep_complete(_read_call(value, tools) for value in values)
-    return _read_broken(text, tools) or read_python_calls(text, tools)
+    if values := parse_values(text) or parse_values(_halve_braces(text)):
+        return _read_values(values, tools)
+    if found := _read_broken(text, tools):
+        return found
+    return _read_values(_parse_literal(text), tools) or read_python_calls(text, tools)
 
 
 def split_leading_calls(text: str, tools: OfferedTools) -> tuple[list[FoundCall], str]:
@@ -103,10 +152,7 @@ def _read_python_call(node: ast.AST, tools: OfferedTools) -> FoundCall | None:
 def _match_calls(pattern: re.Pattern[str], text: str, tools: OfferedTools) -> list[FoundCall]:
     """Every match, if there is nothing else in the text."""
     found = list(pattern.finditer(text))
-    rest = re.sub(
-        r"<｜[^｜]*｜>|</?function_calls>|Observation.*", "", pattern.sub("", text), flags=re.S
-    )
-    if rest.strip():
+    if _AROUND.sub("", pattern.sub("", text)).strip():
         return []
     return _keep_complete(_read_tagged(match[1], match[2], tools) for match in found)
 
@@ -114,8 +160,11 @@ def _match_calls(pattern: re.Pattern[str], text: str, tools: OfferedTools) -> li
 def _read_tagged(name: str, inner: str, tools: OfferedTools) -> FoundCall | None:
     if name not in tools:
         return None
-    if given := _PARAMETER.findall(inner):
-        return name, encode_json(dict(given)).decode()
+    if found := _PARAMETER.findall(inner):
+        given = {name or other: text or value for name, text, other, value in found}
+        return name, encode_json(given).decode()
+    if given := dict(_ESCAPED.findall(inner)):
+        return name, encode_json(given).decode()
     values = parse_values(inner or "{}")
     if len(values) == 1 and isinstance(values[0], dict):
         return name, encode_json(values[0]).decode()
@@ -155,6 +204,16 @@ def parse_values(text: str) -> list[Any]:
     return found
 
 
+def _parse_literal(text: str) -> list[Any]:
+    """A dictionary in Python's syntax, or a list of them."""
+    if not text.startswith(("{", "[")):
+        return []
+    with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        value = ast.literal_eval(text)
+        return value if isinstance(value, list) else [value]
+    return []
+
+
 def _halve_braces(text: str) -> str:
     """The text of a template whose braces are doubled, as a model copied it."""
     return text.replace("{{", "{").replace("}}", "}") if text.startswith("{{") else ""
@@ -179,6 +238,19 @@ def _is_one_object(text: str, start: int) -> bool:
             if depth == 0:
                 return not text[mark.end() :].strip(" \t\r\n}]")
     return False
+
+
+def _read_values(values: list[Any], tools: OfferedTools) -> list[FoundCall]:
+    listed = (call for value in values for call in _list_values(value))
+    return _keep_complete(_read_call(value, tools) for value in listed)
+
+
+def _list_values(value: Any) -> list[Any]:
+    """The calls in the list of calls that a message of the API holds; any other value is one."""
+    inner = value.get("tool_calls") if isinstance(value, dict) else None
+    if isinstance(inner, list) and inner and set(value) <= {"tool_calls", "content", "role"}:
+        return inner
+    return [value]
 
 
 def _read_call(value: Any, tools: OfferedTools) -> FoundCall | None:

@@ -17,6 +17,7 @@ _ENDS = {
         for name in (
             *("tool_call", "tool_calls", "tools", "tool", "tool-call", "tool_use", "tool_code"),
             *("tool-result", "tool_result", "tool_request", "function_call", "function_calls"),
+            *("functioncall", "TOOLCALL", "｜DSML｜function_calls", "｜DSML｜tool_calls"),
         )
     },
     "<|tool_call|>": "<|/tool_call|>",
@@ -25,13 +26,25 @@ _ENDS = {
     "[TOOL_CALLS]": "</s>",
     "[TOOL_REQUEST]": "[END_TOOL_REQUEST]",
     "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",
+    "<|tools_prefix|>": "<|tools_suffix|>",
+    "<|action_start|><|plugin|>": "<|action_end|>",
+    "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",
+    "<start_function_call>": "<end_function_call>",
     "<function=": "</function>",
+    "<function name=": "</function>",
+    "<tool name=": "</tool>",
+    "<tool_call name=": "</tool_call>",
     "<invoke name=": "</invoke>",
+    "<|start|>assistant<|channel|>commentary to=": "<|call|>",
+    "<|start|>assistant to=": "<|call|>",
+    "<|channel|>commentary to=": "<|call|>",
+    "<|from|>assistant\n<|recipient|>": "<|stop|>",
+    "<|recipient|>": "<|stop|>",
 }
 """How calls begin in the formats that models were trained on, and how they end."""
-_ELEMENTS = ("<function=", "<invoke name=")
+_ELEMENTS = tuple(tag for tag in _ENDS if tag.endswith(("=", "<|recipient|>")))
 """Beginnings that belong to the call."""
-_MARKS = frozenset("<[{`(:")
+_MARKS = frozenset("<[{`(:>")
 """One of them is in every beginning of a call."""
 _FENCE = "```"
 _SHUT = rf"^[ \t]*{_FENCE}[ \t]*$"
@@ -105,8 +118,11 @@ class TextCallDecoder:
             is_tag = opening in self._tags
             if match.start() == 0 and not is_tag and not self._line_start:
                 continue
-            if opening[-1] in "([" and (self._before + self._text[: match.start()]).strip():
+            before = self._before + self._text[: match.start()]
+            if before.strip() and opening[-1] in "([":
                 continue  # only a whole answer can be in Python's syntax
+            if opening == "{" and _is_code_block(before, match[0]):
+                continue
             self._pass_text(match.end() - len(opening))
             if not last and any(
                 tag != opening and tag.startswith(self._text) for tag in self._tags
@@ -153,6 +169,9 @@ class TextCallDecoder:
         end = self._text.find(ending, len(opening))
         if end < 0 and not last and len(self._text) <= _MAX_HELD:
             return False
+        is_empty = self._is_empty_element(opening, ending)
+        if is_empty and not last:
+            return False
         from hermes.llm.wire.chat.call_syntax import find_calls, split_leading_calls
 
         is_element = opening in _ELEMENTS or opening[1:-1] in self._tools
@@ -163,13 +182,30 @@ class TextCallDecoder:
             rest = self._text[after:]
         else:
             found, rest = split_leading_calls(self._text[start:], self._tools)
-        if self._add_calls(found, explicit=True):
+        is_quoted = end >= 0 and self._is_quoted(rest, last)
+        if is_quoted is None:
+            return False
+        if not is_quoted and self._add_calls(found, explicit=True):
             self._text = rest
         else:
-            self._sink.has_unread_call |= self._names_tool(self._text)
+            is_meant = not is_quoted and self._names_tool(self._text)
+            self._sink.has_unread_call |= is_empty or is_meant
             self._pass_text(len(opening))
         self._state = self._in_text
         return True
+
+    def _is_empty_element(self, opening: str, ending: str) -> bool:
+        """Whether the answer so far is the beginning and the end of a call, and nothing else."""
+        inner = self._text.strip().removeprefix(opening).removesuffix(ending)
+        return not inner.strip() and not self._before.strip()
+
+    def _is_quoted(self, rest: str, last: bool) -> bool | None:
+        """Whether words stand before and behind a call on its line, which is then spoken about;
+        None if the words behind it are still to come."""
+        if not self._before.rpartition("\n")[2].strip():
+            return False
+        behind = rest.lstrip(" \t")
+        return None if not behind and not last else behind[:1] not in ("", "\r", "\n", "<", "[")
 
     def _in_fence(self, last: bool) -> bool:
         """A fence that may be a call is held until it closes; any other is passed on."""
@@ -232,18 +268,20 @@ class TextCallDecoder:
         """How many characters at the end could become the start of a call with the next piece."""
         text = self._text
         longest = max(map(len, self._tags))
-        for mark in "<[":
-            position = text.rfind(mark, max(0, len(text) - longest))
-            if position >= 0 and any(tag.startswith(text[position:]) for tag in self._tags):
-                return len(text) - position
+        for mark in compile_pattern(r"[<\[]").finditer(text, max(0, len(text) - longest)):
+            if self._may_be_tag(text[mark.start() :]):
+                return len(text) - mark.start()
         _, newline, line = text.rpartition("\n")
         if not newline and not self._line_start:
             return 0
         start = line.strip(" \t")
-        words = [_FENCE, "Action:"]
+        words = [_FENCE, "Action:", *(f">>>{name}" for name in self._tools)]
         if not (self._before + text[: len(text) - len(line)]).strip():
             words += [f"{name}(" for name in self._tools]
         return len(line) if any(word.startswith(start) for word in words) else 0
+
+    def _may_be_tag(self, start: str) -> bool:
+        return any(tag.startswith(start) for tag in self._tags)
 
     def _pass_text(self, length: int) -> None:
         text, self._text = self._text[:length], self._text[length:]
@@ -273,8 +311,14 @@ def _list_tags(names: tuple[str, ...]) -> dict[str, str]:
 @lru_cache(maxsize=16)
 def _compile_openings(names: tuple[str, ...]) -> re.Pattern[str]:
     either = "|".join(map(re.escape, _list_tags(names)))
-    words = "|".join(re.escape(f"{name}(") for name in names)
+    words = "|".join(re.escape(word) for name in names for word in (f"{name}(", f">>>{name}"))
     return re.compile(rf"{either}|^[ \t]*(?:{_FENCE}|\{{|\[|Action:|{words})", re.M)
+
+
+def _is_code_block(before: str, line: str) -> bool:
+    """Whether a line behind these words is code in Markdown: indented, after an empty line."""
+    is_apart = bool(before.strip()) and before.endswith("\n\n")
+    return is_apart and line.expandtabs(4).startswith("    ")
 
 
 def _count_fence_chars(text: str, line_start: bool) -> int:

@@ -1,8 +1,7 @@
 /** Installing a skill or a plugin: its files, what a scan finds and the difference are shown first. */
 import { useState } from "./vendor-preact-hooks.js";
 import { post, toast } from "./data.js";
-import { count, Dialog, html } from "./ui.js";
-import { Diff } from "./diff.js";
+import { count, Dialog, Diff, html } from "./ui.js";
 import { T } from "./text.js";
 
 /** What would be installed; nothing is, unless it is confirmed. */

@@ -1,5 +1,5 @@
 /** Requests to the server, and the state of sessions and conversations that its events change. */
-import { useEffect, useState } from "./vendor-preact-hooks.js";
+import { useLayoutEffect, useState } from "./vendor-preact-hooks.js";
 import { announce } from "./ui.js";
 import { T } from "./text.js";
 
@@ -17,9 +17,10 @@ export function useTopic(topic) {
   useNews(topic, () => render(n => n + 1));
 }
 
-/** Calls the function when the topic changes. */
+/** Calls the function when the topic changes; from the moment on at which the part is drawn, because an
+ * answer may be there before the next frame. */
 export function useNews(topic, listener) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!listeners.has(topic)) listeners.set(topic, new Set());
     listeners.get(topic).add(listener);
     return () => listeners.get(topic).delete(listener);
@@ -63,13 +64,13 @@ export async function request(method, path, body, extra = {}) {
   try {
     response = await fetch(path, { method, headers, body: extra.raw ? body : body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Failure(0, "The server cannot be reached. Nothing was changed.", { code: "offline" });
+    throw new Failure(0, T.unreachable, { code: "offline" });
   }
   if (response.ok) return extra.blob ? response.blob() : response.json();
   let error = {};
   try { error = (await response.json()).error; } catch { /* not ours */ }
   if (response.status === 401 && state.user) { state.user = null; changed("app"); }
-  throw new Failure(response.status, error.message || `The server answered ${response.status}.`, error);
+  throw new Failure(response.status, error.message || T.answered(response.status), error);
 }
 
 export const get = path => request("GET", path);
@@ -159,9 +160,10 @@ export async function openConversation(id) {
     const meta = await get(`api/sessions/${id}`);
     state.sessions.set(id, meta);
     conv.effort = meta.effort;
-    conv.total = Math.max(conv.total, meta.message_count);
-    const first = Math.max(0, Math.floor((conv.total - 1) / GROUP) - 1) * GROUP;
+    const total = Math.max(conv.total, meta.message_count);
+    const first = Math.max(0, Math.floor((total - 1) / GROUP) - 1) * GROUP;
     const page = await get(`api/sessions/${id}/messages?after=${first - 1}&limit=${2 * GROUP}`);
+    conv.total = Math.max(conv.total, total); // from now on groups load what they lack
     page.data.forEach(message => addMessage(conv, message));
     conv.loaded = true;
     conv.error = null;
@@ -173,8 +175,8 @@ export async function openConversation(id) {
 }
 
 /** Loads sessions: the first ones, those after `cursor`, or the archived ones. */
-export async function loadSessions({ cursor = "", archived = false } = {}) {
-  const page = await get(`api/sessions?limit=100${cursor ? `&cursor=${cursor}` : ""}${archived ? "&archived=true" : ""}`);
+export async function loadSessions({ cursor = "", archived = false, limit = 100 } = {}) {
+  const page = await get(`api/sessions?limit=${limit}${cursor ? `&cursor=${cursor}` : ""}${archived ? "&archived=true" : ""}`);
   for (const session of page.data) state.sessions.set(session.id, session);
   if (!archived && (cursor || !state.sessionsLoaded)) state.nextSessions = page.next_cursor;
   state.sessionsLoaded = true;
@@ -222,7 +224,7 @@ const CHANGES = {
   todo(conv, data) { conv.live.todo = data.todo; },
   usage(conv, data) { conv.live.usage = data; },
   notice(conv, data) { conv.notice = data.text; },
-  recovering(conv, data) { conv.notice = `${data.kind}: ${data.action}${data.wait ? `, waits ${Math.round(data.wait)} s` : ""}`; },
+  recovering(conv, data) { conv.notice = T.recovering(data.kind, data.action, Math.round(data.wait || 0)); },
   end(conv, data) {
     Object.assign(conv.live, { busy: false, step: 0, partial: emptyLive().partial, approvals: [], questions: [] });
     conv.ended = data;
@@ -268,7 +270,7 @@ export function applyEvent(name, data) {
 
 /** Sends a message once: without a connection it waits, and a lost answer is asked for again. */
 export async function send(conv, item) {
-  if (!conv.unsent.includes(item)) conv.unsent.push(item);
+  if (!conv.unsent.includes(item)) { item.since = conv.last; conv.unsent.push(item); }
   changed(conv.id);
   const before = conv.settled;
   try {
@@ -287,6 +289,20 @@ export async function send(conv, item) {
     }
   }
   changed(conv.id);
+}
+
+const textOf = message => message.content.filter(part => part.type === "text").map(part => part.text).join("\n\n");
+
+/** The messages that are on their way and not in the conversation yet, though only their answer may have been lost. */
+export function listUnsent(conv) {
+  const taken = new Set();
+  return conv.unsent.filter(item => {
+    for (let seq = item.since + 1; seq <= conv.last; seq++) {
+      const message = conv.messages.get(seq);
+      if (message && message.role === "user" && !taken.has(seq) && textOf(message).startsWith(item.text)) { taken.add(seq); return false; }
+    }
+    return !conv.live.turns.some(turn => turn.state !== "running" && turn.text === item.text);
+  });
 }
 
 export function sendWaiting() {

@@ -10,18 +10,22 @@ const NAME = `hermes-feed${PLACE}`;
 const channel = "BroadcastChannel" in window ? new BroadcastChannel(NAME) : null;
 const wants = new Map();
 let watched = [];
+let begun = false;
 let logLevel = "";
 let leading = false;
 let stop = null;
 let delay = 500;
+let wasLost = true;
 let retryTimer = 0;
 let asleep = false;
 let sleepTimer = 0;
 
-/** Watches these sessions in this tab. */
+/** Watches these sessions in this tab. The first call opens the stream: what is watched is known then. */
 export function watch(ids) {
+  const isSame = begun && ids.join() === watched.join();
+  begun = true;
   watched = ids;
-  tell();
+  if (!isSame) tell();
 }
 
 /** Asks for records of the log from this level on, in this tab; empty: for none. */
@@ -56,6 +60,7 @@ function lowestLevel() {
 
 function setConnection(kind, retryAt = 0) {
   if (kind === "lost" && state.connection === "live") announce(T.announceLost);
+  if (kind === "lost") wasLost = true;
   state.connection = kind;
   state.retryAt = retryAt;
   changed("app");
@@ -63,8 +68,14 @@ function setConnection(kind, retryAt = 0) {
   if (kind === "live") sendWaiting();
 }
 
+/** What changed in the list while nobody listened: little, where the stream was only begun anew. */
+function catchUp() {
+  loadSessions({ limit: wasLost ? 100 : 20 }).catch(() => {});
+  wasLost = false;
+}
+
 function handOn(name, data) {
-  if (name === "hello") loadSessions().catch(() => {}); // what changed while nobody listened
+  if (name === "hello") catchUp();
   if (name === "message") for (const want of wants.values())
     if (data.session in want.watch) want.watch[data.session] = Math.max(want.watch[data.session], data.seq);
   applyEvent(name, data);
@@ -89,7 +100,7 @@ async function readStream(controller) {
   alive();
   try {
     const response = await fetch(`api/events?watch=${encodeURIComponent(unionOfWants())}${lowestLevel()}`,
-      { headers: pageHeaders(), signal: controller.signal });
+      { headers: { ...pageHeaders(), "X-Hermes-Tab": tab }, signal: controller.signal });
     if (response.status === 401) { state.user = null; changed("app"); return "signed out"; }
     if (response.status === 404 || response.status === 400) return "refused";
     if (!response.ok) return "lost";
@@ -127,7 +138,7 @@ async function run() {
 let restartTimer = 0;
 /** Begins the stream anew with what all tabs want now; only the tab that reads has one. */
 function restart() {
-  if (!leading) return;
+  if (!leading || !begun) return;
   clearTimeout(restartTimer);
   restartTimer = setTimeout(() => { delay = 500; run(); }, 20);
 }
@@ -141,7 +152,6 @@ export function tellUser() {
 async function followUser() {
   const before = state.user;
   await loadUser();
-  if (!before && state.user) loadSessions().catch(() => {});
   restart();
 }
 
@@ -155,12 +165,12 @@ function lead() {
 
 function hear({ data }) {
   if (data.type === "user") followUser().catch(() => {});
-  if (data.type === "want" && leading) { wants.set(data.tab, data.want); restart(); }
+  if (data.type === "want" && leading) { begun = true; wants.set(data.tab, data.want); restart(); }
   if (data.type === "gone" && wants.delete(data.tab)) restart();
   if (data.type === "who") tell();
   if (leading) return;
   if (data.type === "event") applyEvent(data.name, data.data);
-  if (data.type === "event" && data.name === "hello") loadSessions().catch(() => {});
+  if (data.type === "event" && data.name === "hello") catchUp();
   if (data.type === "connection") setConnection(data.kind, data.retryAt);
 }
 
@@ -173,7 +183,7 @@ function wake() {
     }, ASLEEP);
     return;
   }
-  if (asleep) { asleep = false; tell(); } else if (state.connection !== "live") restart();
+  if (asleep) { asleep = false; wasLost = true; tell(); } else if (state.connection !== "live") restart();
 }
 
 export function startFeed() {

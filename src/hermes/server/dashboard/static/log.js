@@ -1,8 +1,7 @@
 /** The log of a conversation: messages in groups, tool calls, differences of files. */
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { GROUP, changed, get, loadGroup, pageHeaders, useTopic } from "./data.js";
-import { duration, html, Icon, revealed, State } from "./ui.js";
-import { Diff } from "./diff.js";
+import { Diff, duration, html, Icon, revealed, State } from "./ui.js";
 import { Markdown } from "./markdown.js";
 import { T } from "./text.js";
 
@@ -100,7 +99,7 @@ export function Message({ conv, message, live, onBranch, onRetry }) {
   if (message.role === "tool") return null;
   if (message.role === "user") {
     if (message.kind === "summary" || message.kind === "injected")
-      return html`<details class="reasoning" data-seq=${message.seq}><summary>${message.kind === "summary" ? "Summary of earlier messages" : "Note to the model"}</summary><div class="quote">${texts}</div></details>`;
+      return html`<details class="reasoning" data-seq=${message.seq}><summary>${message.kind === "summary" ? T.summary : T.injected}</summary><div class="quote">${texts}</div></details>`;
     return html`<article class="you" aria-label=${T.you} data-seq=${message.seq}>
       ${message.content.filter(p => p.type === "media").map(part => html`<${Picture} conv=${conv} part=${part} />`)}
       <div class="bubble">${texts}</div></article>`;
@@ -205,11 +204,18 @@ export function Log({ conv, onBranch, onRetry, onFind, children }) {
   const scroller = useRef(null);
   const [away, setAway] = useState(false);
   const { heights, observe, last, mounted } = useGroups(conv, scroller);
+  const far = useRef(new Map()).current;
+  const draw = number => html`<${Group} key=${number} conv=${conv} number=${number} mounted=${mounted.has(number)}
+    observe=${observe} heights=${heights} onBranch=${onBranch} onRetry=${onRetry} />`;
   const groups = [];
-  if (conv.total) for (let number = 0; number <= last; number++) groups.push(number);
+  if (conv.total) for (let number = 0; number <= last; number++) {
+    // A node that is the same object is not looked at again, and there are hundreds of these.
+    if (mounted.has(number)) far.delete(number); else if (!far.has(number)) far.set(number, draw(number));
+    groups.push(far.get(number) || draw(number));
+  }
   const onScroll = event => {
-    const far = event.currentTarget.scrollTop < -400;
-    if (far !== away) setAway(far);
+    const isAway = event.currentTarget.scrollTop < -400;
+    if (isAway !== away) setAway(isAway);
   };
   const onKey = event => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || !onFind) return;
@@ -217,9 +223,7 @@ export function Log({ conv, onBranch, onRetry, onFind, children }) {
     onFind();
   };
   return html`<div class="log-frame"><div class="log" ref=${scroller} onScroll=${onScroll} onKeyDown=${onKey} tabindex="0" role="log" aria-label=${T.conversation} aria-live="off">
-    <div class="column">${groups.map(number => html`<${Group} key=${number} conv=${conv} number=${number} mounted=${mounted.has(number)}
-      observe=${observe} heights=${heights} onBranch=${onBranch} onRetry=${onRetry} />`)}
-      <${Partial} conv=${conv} />${children}</div></div>
+    <div class="column">${groups}<${Partial} conv=${conv} />${children}</div></div>
     ${away && html`<button class="latest" onClick=${() => { scroller.current.scrollTop = 0; }}><${Icon} name="down" />${T.latest}</button>`}</div>`;
 }
 

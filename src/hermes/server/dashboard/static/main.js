@@ -1,6 +1,6 @@
 /** The dashboard: sign-in, the rail with pages and sessions, and the page that the address names. */
 import { render } from "./vendor-preact.js";
-import { useEffect, useState } from "./vendor-preact-hooks.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { changed, conversation, loadSessions, loadUser, may, request, signIn, signOut, state, toast, useTopic } from "./data.js";
 import { startFeed, tellUser, watch } from "./feed.js";
 import { Guard, html, Icon, State, timeAgo, useClock } from "./ui.js";
@@ -18,7 +18,7 @@ const FILTERS = {
 
 function useHash() {
   const [hash, setHash] = useState(location.hash);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const listener = () => setHash(location.hash);
     addEventListener("hashchange", listener);
     return () => removeEventListener("hashchange", listener);
@@ -107,11 +107,11 @@ function Sessions({ current, onPalette }) {
     <${PageLinks} /><div class="filter"><label><span class="hidden">${T.filterBy}</span><select value=${filter} onChange=${event => setFilter(event.target.value)}>
       ${Object.entries(T.filters).map(([key, text]) => html`<option value=${key}>${text}</option>`)}
       ${sources.length > 1 && sources.map(source => html`<option value=${source}>${T.fromSource(source)}</option>`)}</select></label></div>
-    <nav class="sessions" aria-label="Conversations">
+    <nav class="sessions" aria-label=${T.conversations}>
     ${state.sessionsLoaded && !list.length && !hits.length && html`<p class="dim pad">${words || filter !== "all" ? T.foundNothing : T.noConversations}</p>`}
     <${Days} list=${list} current=${current} />
     ${state.nextSessions && !words && filter !== "archived" && html`<button class="quiet" onClick=${more}>${T.showOlder}</button>`}
-    ${hits.length > 0 && html`<section><h2>${T.kinds.message}</h2><ul>${hits.map(hit => html`<li key=${`${hit.session.id} ${hit.seq}`} class="session"><a href=${`#/c/${hit.session.id}/${hit.seq}`}>
+    ${hits.length > 0 && html`<section><h2>${T.inMessages}</h2><ul>${hits.map(hit => html`<li key=${`${hit.session.id} ${hit.seq}`} class="session"><a href=${`#/c/${hit.session.id}/${hit.seq}`}>
       <span class="ellipsis">${hit.snippet}</span><time>${timeAgo(hit.created || hit.session.updated_at)}</time></a></li>`)}</ul></section>`}</nav>`;
 }
 
@@ -135,13 +135,21 @@ const listPages = () => ["talk", ...Object.keys(PAGES).filter(name => may(PAGES[
 function PageLinks() {
   const page = (/^#\/(\w+)/.exec(location.hash) || [])[1] || "talk";
   const waiting = [...state.sessions.values()].filter(s => s.waiting).length;
-  return html`<nav class="pages" aria-label="Pages">${listPages().map(name => html`<a href=${`#/${name}`} aria-current=${(page === "c" ? "talk" : page) === name ? "page" : undefined}>
+  return html`<nav class="pages" aria-label=${T.pageLinks}>${listPages().map(name => html`<a href=${`#/${name}`} aria-current=${(page === "c" ? "talk" : page) === name ? "page" : undefined}>
     <${Icon} name=${name} /><span>${T.pages[name]}</span>${name === "now" && waiting > 0 && html`<span class="badge">${waiting}</span>`}</a>`)}</nav>`;
 }
 
 function Rail({ current, open, onClose, onPalette }) {
   const theme = localStorage.getItem("hermes-theme") || "auto";
-  return html`<div class=${`rail ${open ? "open" : ""}`} onClick=${event => event.target.closest("a") && onClose()}>
+  const drawer = useRef(null);
+  useEffect(() => {
+    if (!open) return undefined;
+    const before = document.activeElement;
+    drawer.current.querySelector("button").focus();
+    return () => before && before.focus();
+  }, [open]);
+  const onKey = event => { if (open && event.key === "Escape") onClose(); };
+  return html`<div class=${`rail ${open ? "open" : ""}`} ref=${drawer} onKeyDown=${onKey} onClick=${event => event.target.closest("a") && onClose()}>
     <div class="brand"><${Icon} name="mark" /><b>Hermes</b></div>
     <button class="primary" onClick=${() => { location.hash = "#/talk"; onClose(); }}>${T.newConversation}</button>
     <${Sessions} current=${current} onPalette=${onPalette} />
@@ -219,7 +227,9 @@ function App() {
     <${Toast} /><div id="announcements" class="hidden" role="status" aria-live="polite"></div>`;
 }
 
-const begin = () => loadSessions().catch(error => toast(error.message));
+const PATIENCE = 1000;
+/** The list comes with the feed's first event; where that is late, without it. */
+const begin = () => setTimeout(() => { if (!state.sessionsLoaded) loadSessions().catch(error => toast(error.message)); }, PATIENCE);
 
 async function start() {
   setTheme(localStorage.getItem("hermes-theme") || "auto");

@@ -58,7 +58,7 @@ const BLOCKS = {
   list: token => h(token.ordered ? "ol" : "ul", token.ordered && token.start > 1 ? { start: token.start } : null,
     token.items.map(item => h("li", null, item.task ? h("input", { type: "checkbox", disabled: true, checked: item.checked, "aria-label": T.plan }) : null,
       item.loose ? blocks(item.tokens) : item.tokens.map(part => part.type === "text" ? INLINE.text(part) : block(part))))),
-  table: token => h("div", { class: "table", tabIndex: 0, role: "region", "aria-label": "Table" }, h("table", null,
+  table: token => h("div", { class: "table", tabIndex: 0, role: "region", "aria-label": T.table }, h("table", null,
     h("thead", null, h("tr", null, token.header.map(c => cell("th", c)))),
     h("tbody", null, token.rows.map(row => h("tr", null, row.map(c => cell("td", c))))))),
   html: token => h("p", { class: "raw" }, token.raw),
@@ -101,7 +101,7 @@ export function Code({ text, language, open }) {
   const copy = () => navigator.clipboard && navigator.clipboard.writeText(text).then(() => setCopied(true), () => {});
   return html`<div class="code"><div class="code-head"><span>${language || "text"}</span>
     <button class="quiet" onClick=${copy}>${copied ? T.copied : T.copy}</button></div>
-    <pre tabindex="0" role="region" aria-label="Code"><code>${inside}</code></pre></div>`;
+    <pre tabindex="0" role="region" aria-label=${T.code}><code>${inside}</code></pre></div>`;
 }
 
 const parsed = new Map();

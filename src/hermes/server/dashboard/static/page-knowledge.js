@@ -12,7 +12,7 @@ function FactRow({ fact, children }) {
 function Scope({ row, again }) {
   const change = (verb, words, target = null) => post("api/memory", { verb, words, target, scope: row.scope }).then(again, error => toast(error.message));
   const add = event => { event.preventDefault(); const field = event.target.elements.text; if (field.value.trim()) change("add", field.value.trim()); field.value = ""; };
-  return html`<section class="card"><h2>${row.scope}</h2>
+  return html`<section class="card"><h2>${T.memoryOf(row.scope)}</h2>
     ${row.pending.map(fact => html`<${FactRow} key=${fact.name} fact=${{ ...fact, text: `${fact.action === "add" ? "" : `${fact.action}: `}${fact.text}` }}>
       <button class="primary" onClick=${() => change("approve", fact.name)}>${T.accept}</button><button onClick=${() => change("reject", fact.name)}>${T.reject}</button><//>`)}
     ${!row.facts.length && !row.pending.length && html`<p class="dim">${T.noFacts}</p>`}

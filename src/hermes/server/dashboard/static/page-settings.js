@@ -1,13 +1,21 @@
 /** The page Settings: a form by category, and beside it models, keys, rules, browsers, versions, the file. */
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { get, request, toast } from "./data.js";
-import { Dialog, html, Pending, Segments, useRequest } from "./ui.js";
-import { Diff } from "./diff.js";
+import { Dialog, Diff, html, Pending, Segments, useRequest } from "./ui.js";
 import { Browsers, Keys, Models, Rules, Versions } from "./settings-parts.js";
 import { T } from "./text.js";
 
 const FEW = 4;
 const AT = /^#\/settings\/([\w.-]+)/;
+
+/** One value a line. What is being written stays as it is, empty lines too. */
+function Lines({ name, value, onChange }) {
+  const [text, setText] = useState(null);
+  const read = written => written.split("\n").map(line => line.trim()).filter(Boolean);
+  const given = (value || []).join("\n");
+  const shown = text !== null && read(text).join("\n") === given ? text : given;
+  return html`<textarea rows="2" ...${name} value=${shown} onInput=${event => { setText(event.target.value); onChange(read(event.target.value)); }}></textarea>`;
+}
 
 function Control({ field, value, onChange }) {
   const name = { "aria-label": field.key };
@@ -18,9 +26,9 @@ function Control({ field, value, onChange }) {
     ${field.optional && html`<option value="">–</option>`}${field.choices.map(choice => html`<option value=${choice}>${choice}</option>`)}</select>`;
   if (field.kind === "integer" || field.kind === "number") return html`<input type="number" step=${field.kind === "integer" ? 1 : "any"} ...${name} value=${value ?? ""}
     onInput=${event => onChange(event.target.value === "" ? null : Number(event.target.value))} />`;
-  if (field.kind === "list") return html`<textarea rows="2" ...${name} value=${(value || []).join("\n")} onInput=${event => onChange(event.target.value.split("\n").map(s => s.trim()).filter(Boolean))}></textarea>`;
+  if (field.kind === "list") return html`<${Lines} name=${name} value=${value} onChange=${onChange} />`;
   if (field.kind === "text") return html`<input ...${name} value=${value ?? ""} onInput=${event => onChange(event.target.value)} />`;
-  return html`<p>${T.editByHand}</p>`;
+  return html`<p>${field.key === "approvals.rules" ? T.editAbove : T.editByHand}</p>`;
 }
 
 const show = value => Array.isArray(value) ? value.join(", ") || "–" : value === null || value === undefined || value === "" ? "–" : String(value);

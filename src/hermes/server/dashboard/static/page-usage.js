@@ -40,8 +40,8 @@ function Chart({ days, split, cap, measure: { read, show, title } }) {
   const legend = [...colours].slice(0, COLOURS);
   return html`<div class="legend">${legend.map(([key, n]) => html`<span><i class=${`c${n}`}></i>${n === COLOURS - 1 && colours.size > COLOURS ? T.others : key || "–"}</span>`)}</div>
     <svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${title}>
-    ${[0, 0.5, 1].map(share => html`<line class="grid-line" x1="0" x2=${WIDTH} y1=${y(most * share)} y2=${y(most * share)} />`)}${bars}
-    ${cap ? html`<line class="cap" x1="0" x2=${WIDTH} y1=${y(cap)} y2=${y(cap)} /><text class="cap-text" x=${WIDTH - 90} y=${y(cap) - 4}>${T.cap} ${show(cap)}</text>` : null}
+    ${(cap ? [0, 0.5] : [0, 0.5, 1]).map(share => html`<line class="grid-line" x1="0" x2=${WIDTH} y1=${y(most * share)} y2=${y(most * share)} />`)}${bars}
+    ${cap ? html`<line class="cap" x1="0" x2=${WIDTH} y1=${y(cap)} y2=${y(cap)} /><text class="cap-text" x=${WIDTH - 4} text-anchor="end" y=${y(cap) - 5}>${T.cap} ${show(cap)}</text>` : null}
     ${days.map((day, n) => n % Math.ceil(days.length / 6) === 0 && html`<text x=${n * step} y=${HEIGHT - 6}>${shortDay(day.key)}</text>`)}</svg>`;
 }
 

@@ -1,10 +1,25 @@
 /** The right panel of a conversation: plan, trace of a turn, cost, context, changed files, checkpoints, outline. */
-import { useEffect, useState } from "./vendor-preact-hooks.js";
+import { useEffect, useMemo, useRef, useState } from "./vendor-preact-hooks.js";
 import { download, get, may, post, state, toast, useTopic } from "./data.js";
-import { count, Dialog, duration, html, money, State, timeAgo, useRequest } from "./ui.js";
-import { Diff } from "./diff.js";
+import { count, Dialog, Diff, duration, html, money, State, timeAgo, useRequest } from "./ui.js";
 import { loadOutline, showMessage } from "./log.js";
 import { T } from "./text.js";
+
+const PAUSE = 3000;
+
+/** Another value when the panel has something new to load: a turn has ended, or its tools have done something. */
+function useNewest(conv) {
+  const settled = useRef("");
+  const { busy } = conv.live;
+  if (!busy) settled.current = `${conv.total} ${Math.max(1, conv.settled)}`; // the first time it only connects
+  const [done, setDone] = useState(conv.results.size);
+  useEffect(() => {
+    if (!busy) return undefined;
+    const timer = setInterval(() => setDone(conv.results.size), PAUSE);
+    return () => clearInterval(timer);
+  }, [conv, busy]);
+  return `${settled.current} ${done}`;
+}
 
 function Bar({ share, label }) {
   return html`<progress class="bar" max="100" value=${Math.min(100, Math.round(share * 100))} aria-label=${label}></progress>`;
@@ -33,8 +48,8 @@ function Span({ row, whole }) {
     <span class="dim">${duration(row.seconds)}</span></li>`;
 }
 
-function Trace({ conv }) {
-  const found = useRequest(() => get(`api/sessions/${conv.id}/trace`), [conv.id, conv.total, conv.live.busy]);
+function Trace({ conv, newest }) {
+  const found = useRequest(() => get(`api/sessions/${conv.id}/trace`), [conv.id, newest]);
   const [chosen, setChosen] = useState(-1);
   const turns = found.data ? found.data.turns : [];
   const turn = turns[chosen >= 0 ? chosen : turns.length - 1];
@@ -52,8 +67,8 @@ function Trace({ conv }) {
 /** The part of a difference that is about one file; the server lists the files in its order. */
 const cutDiff = (diff, number) => diff.split(/^(?=diff --git )/m).filter(part => part.startsWith("diff --git "))[number] || "";
 
-function Changes({ conv }) {
-  const found = useRequest(() => get(`api/sessions/${conv.id}/changes`), [conv.id, conv.total]);
+function Changes({ conv, newest }) {
+  const found = useRequest(() => get(`api/sessions/${conv.id}/changes`), [conv.id, newest]);
   const [shown, setShown] = useState(null);
   const files = found.data ? found.data.files : [];
   if (!files.length) return null;
@@ -89,13 +104,22 @@ function Cost({ usage, session }) {
       <div class="fact dim"><span>${T.fromCache}</span><span>${Math.round(100 * (usage.cached || 0) / usage.input)} %</span></div>`}</section>`;
 }
 
+const SHOWN = 100;
+
+/** What the user wrote, the latest rows of it; a long conversation has thousands. */
+function Outline({ conv, rows }) {
+  const [number, setNumber] = useState(SHOWN);
+  return useMemo(() => html`<section><h2>${T.outline}</h2>${rows.length > number && html`<button class="quiet" onClick=${() => setNumber(number + SHOWN)}>${T.showEarlier}</button>`}
+    <ul class="outline">${rows.slice(-number).map(row => html`<li key=${row.seq}><button class="quiet ellipsis" onClick=${() => showMessage(conv, row.seq)}>${row.text || "…"}</button></li>`)}</ul></section>`, [conv, rows, number]);
+}
+
 export function Panel({ conv, onClose }) {
   useTopic(conv.id);
-  const outline = useRequest(() => loadOutline(conv), [conv.id, conv.total]);
+  const newest = useNewest(conv);
+  const outline = useRequest(() => loadOutline(conv), [conv.id, newest]);
   return html`<aside class="panel" aria-label=${T.panel}>
     <button class="quiet panel-close" onClick=${onClose}>${T.close}</button>
-    <${Plan} todo=${conv.live.todo} /><${Trace} conv=${conv} /><${Cost} usage=${conv.live.usage} session=${state.sessions.get(conv.id)} />
-    <${Changes} conv=${conv} />${may("admin") && html`<section><${Checkpoints} conv=${conv} /></section>`}
-    ${outline.data && outline.data.data.length > 1 && html`<section><h2>${T.outline}</h2><ul class="outline">${outline.data.data.map(row =>
-      html`<li><button class="quiet ellipsis" onClick=${() => showMessage(conv, row.seq)}>${row.text || "…"}</button></li>`)}</ul></section>`}</aside>`;
+    <${Plan} todo=${conv.live.todo} /><${Trace} conv=${conv} newest=${newest} /><${Cost} usage=${conv.live.usage} session=${state.sessions.get(conv.id)} />
+    <${Changes} conv=${conv} newest=${newest} />${may("admin") && html`<section><${Checkpoints} conv=${conv} /></section>`}
+    ${outline.data && outline.data.data.length > 1 && html`<${Outline} conv=${conv} rows=${outline.data.data} />`}</aside>`;
 }

@@ -128,10 +128,21 @@ export function Rules() {
       <input name="prefix" class="mono" aria-label=${T.ruleBegins} placeholder=${T.ruleBegins} required /><button>${T.add}</button></form></div></div>`;
 }
 
+const BROWSERS = [["Edg/", "Edge"], ["OPR/", "Opera"], ["Firefox/", "Firefox"], ["Chrome/", "Chrome"], ["Safari/", "Safari"]];
+const SYSTEMS = [["Android", "Android"], ["iPhone", "iPhone"], ["iPad", "iPad"], ["Windows", "Windows"], ["Mac OS X", "macOS"], ["CrOS", "ChromeOS"], ["Linux", "Linux"]];
+
+/** What people call a browser, told by what it says of itself. */
+function nameBrowser(agent) {
+  const find = names => (names.find(([mark]) => agent.includes(mark)) || [])[1];
+  const browser = find(BROWSERS);
+  const system = find(SYSTEMS);
+  return browser && system ? T.browserOn(browser, system) : agent.slice(0, 80) || "–";
+}
+
 export function Browsers() {
   const found = useRequest(() => get("api/web/browsers"), []);
   const end = id => request("DELETE", `api/web/browsers${id ? `?id=${id}` : ""}`).then(found.again, fail);
-  return html`<${Pending} of=${found}>${found.data && found.data.data.map(row => html`<div class="field"><div><h3>${row.browser.slice(0, 80) || "–"}</h3><p>${row.address}, ${timeAgo(row.used_at)}${row.current ? `, ${T.thisBrowser}` : ""}</p></div>
+  return html`<${Pending} of=${found}>${found.data && found.data.data.map(row => html`<div class="field"><div><h3 title=${row.browser}>${nameBrowser(row.browser)}</h3><p>${row.address}, ${timeAgo(row.used_at)}${row.current ? `, ${T.thisBrowser}` : ""}</p></div>
     <div><button onClick=${() => end(row.id)}>${T.signOut}</button></div></div>`)}<div><button class="danger" onClick=${() => end("")}>${T.signOutAll}</button></div><//>`;
 }
 

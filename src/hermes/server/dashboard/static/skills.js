@@ -1,9 +1,8 @@
 /** Skills on the page Knowledge: where they are from, what a scan finds, what the agent proposes. */
 import { useState } from "./vendor-preact-hooks.js";
 import { get, post, toast } from "./data.js";
-import { Dialog, html, Pending, revealed, State, useRequest } from "./ui.js";
+import { Dialog, Diff, html, Pending, revealed, State, useRequest } from "./ui.js";
 import { Bundle, Preview } from "./bundle.js";
-import { Diff } from "./diff.js";
 import { T } from "./text.js";
 
 function Proposal({ row, change }) {

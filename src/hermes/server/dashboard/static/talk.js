@@ -1,12 +1,12 @@
 /** The page Talk: a conversation, its composer, approvals and questions. */
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
-import { changed, conversation, get, may, newId, openConversation, post, request, send, state, toast, useTopic } from "./data.js";
+import { changed, conversation, get, listUnsent, may, newId, openConversation, post, request, send, state, toast, useTopic } from "./data.js";
 import { watch } from "./feed.js";
-import { clock, Guard, html, Icon, Menu, revealed, State, useClock } from "./ui.js";
-import { Diff } from "./diff.js";
+import { clock, Diff, Guard, html, Icon, Menu, revealed, State, useClock } from "./ui.js";
 import { T } from "./text.js";
 
 const DRAFT = "hermes-draft-";
+const NARROW = 720;
 /** The log and Markdown are loaded with the first conversation. */
 const loadLog = () => import("./log.js");
 
@@ -30,25 +30,24 @@ function Approval({ conv, asked }) {
     catch (error) { setFailure(error.message); setSent(false); }
   };
   const onKey = event => {
-    if (event.target.closest("button, input, textarea") && event.target !== event.currentTarget) return;
     const choice = { a: "once", d: "deny" }[event.key];
-    if (choice && !event.ctrlKey && !event.metaKey && !sent) answer(choice);
+    if (choice && !event.ctrlKey && !event.metaKey && !event.altKey && !sent) answer(choice);
   };
   const has = choice => asked.choices.includes(choice);
   return html`<section class="card ask" role="group" aria-label=${asked.command ? T.approve : T.approveTool(asked.tool)} tabindex="-1" onKeyDown=${onKey}>
     <header><${State} kind="warn" label=${T.waiting} /><h3>${asked.command ? T.approve : T.approveTool(asked.tool)}</h3>
       <span class="dim" role="timer">${T.deniedIn(clock(asked.expires_at - Date.now() / 1000))}</span></header>
     <p class="dim">${sentence(asked.reason)} ${asked.command && !/sandbox/.test(asked.reason) ? T.sandbox(asked.sandbox) : ""}</p>
-    ${asked.command ? html`<pre class="command" tabindex="0" aria-label="Command">${revealed(asked.command)}</pre>`
+    ${asked.command ? html`<pre class="command" tabindex="0" aria-label=${T.command}>${revealed(asked.command)}</pre>`
       : asked.diff ? html`<${Diff} lines=${asked.diff.split("\n")} />` : html`<pre class="command" tabindex="0">${revealed(asked.arguments)}</pre>`}
     ${always && html`<div class="rules"><p>${T.alwaysSaves}</p>${asked.rules.map(rule => html`<code>${rule}</code>`)}</div>`}
     ${failure && html`<p class="bad" role="alert">${failure}</p>`}
     <div class="row">
-      ${has("once") && html`<button class="primary" disabled=${sent} onClick=${() => answer("once")}>${T.once}</button>`}
+      ${has("once") && html`<button class="primary" disabled=${sent} onClick=${() => answer("once")}>${T.once}<kbd aria-hidden="true">A</kbd></button>`}
       ${has("session") && html`<button disabled=${sent} onClick=${() => answer("session")}>${T.session}</button>`}
       ${has("always") && (always ? html`<button disabled=${sent} onClick=${() => answer("always")}>${T.confirmAlways}</button>`
         : html`<button disabled=${sent} onClick=${() => setAlways(true)}>${T.always}</button>`)}
-      <span class="space"></span><button disabled=${sent} onClick=${() => answer("deny")}>${T.deny}</button></div></section>`;
+      <span class="space"></span><button disabled=${sent} onClick=${() => answer("deny")}>${T.deny}<kbd aria-hidden="true">D</kbd></button></div></section>`;
 }
 
 function Question({ conv, asked }) {
@@ -57,7 +56,7 @@ function Question({ conv, asked }) {
   return html`<section class="card ask" role="group" aria-label=${T.question}><header><${State} kind="warn" label=${T.waiting} /><h3>${T.question}</h3></header>
     <p>${asked.text}</p><div class="row wrap">${asked.choices.map(choice => html`<button onClick=${() => answer(choice)}>${choice}</button>`)}</div>
     <form class="row" onSubmit=${event => { event.preventDefault(); if (text.trim()) answer(text); }}>
-      <input aria-label=${T.answer} value=${text} onInput=${event => setText(event.target.value)} />
+      <input aria-label=${T.answer} placeholder=${T.answerHint} value=${text} onInput=${event => setText(event.target.value)} />
       <button class="primary">${T.answer}</button><button type="button" onClick=${() => answer(null)}>${T.decline}</button></form></section>`;
 }
 
@@ -193,7 +192,7 @@ function Composer({ id, conv }) {
   const shown = completions.rows.length > 0;
   return html`<div class="composer" onDrop=${onDrop} onDragOver=${event => event.preventDefault()}>
     ${shown && html`<${completions.View} rows=${completions.rows} chosen=${completions.chosen} onPick=${pick} />`}
-    <textarea ref=${area} rows="1" aria-label=${T.message} placeholder=${busy ? T.placeholderBusy : T.placeholder} value=${text} aria-autocomplete="list"
+    <textarea ref=${area} rows="1" aria-label=${T.message} placeholder=${busy ? innerWidth < NARROW ? T.placeholderNarrow : T.placeholderBusy : T.placeholder} value=${text} aria-autocomplete="list"
       aria-controls=${shown ? "completions" : undefined} aria-activedescendant=${shown ? `completion-${completions.chosen}` : undefined}
       onInput=${event => write(event.target.value)} onKeyDown=${onKey} onPaste=${onPaste}></textarea>
     ${files.length > 0 && html`<div class="row wrap">${files.map(file => html`<button class="chip" onClick=${() => remove(file.id)} title=${T.remove}>${file.name} ×</button>`)}</div>`}
@@ -231,9 +230,10 @@ function Header({ conv, onPanel, panelOpen }) {
     <span class="space"></span>
     ${conv && conv.live.busy && html`<span class="dim" role="status"><${State} kind="running" label=${T.running} /> ${T.working(conv.live.step)}</span>`}
     ${conv && html`<button class="quiet wide" onClick=${() => branch(conv, conv.total)}>${T.branch}</button>
-      <${Menu} label=${T.export} name=${T.export}>${Object.entries(T.formats).map(([format, label]) => html`<button class="quiet" onClick=${() => act("export", conv, format)}>${label}</button>`)}<//>
+      <span class="wide"><${Menu} label=${T.export} name=${T.export}>${Object.entries(T.formats).map(([format, label]) => html`<button class="quiet" onClick=${() => act("export", conv, format)}>${label}</button>`)}<//></span>
       <${Menu} label="⋯" name=${T.more}>${["retry", "undo", "compress", "find"].map(name => html`<button class="quiet" disabled=${name !== "find" && (conv.live.busy || !conv.total)}
-        onClick=${() => act(name, conv)}>${T.actions[name].label}<span class="dim"> ${T.actions[name].hint}</span></button>`)}<//>
+        onClick=${() => act(name, conv)}>${T.actions[name].label}<span class="dim"> ${T.actions[name].hint}</span></button>`)}
+        ${Object.entries(T.formats).map(([format, label]) => html`<button class="quiet narrow" onClick=${() => act("export", conv, format)}>${T.export}: ${label}</button>`)}<//>
       <button class="quiet" aria-label=${T.panel} aria-pressed=${panelOpen} onClick=${onPanel}><${Icon} name="panel" /></button>`}</header>`;
 }
 
@@ -244,7 +244,7 @@ function Notes({ conv }) {
   const isElsewhere = session && session.state === "running" && !session.busy && !live.busy;
   const goOn = () => send(conv, { id: newId(), text: T.goOnText, uploads: [], busy: "queue" }).catch(e => toast(e.message));
   return html`${live.busy && !live.partial.text && !live.partial.tools.length && html`<p class="thinking dim"><${State} kind="running" label=${T.running} /> ${notice || "…"}</p>`}
-    ${conv.unsent.map(item => html`<article class="you unsent" aria-label=${T.you}><div class="bubble">${item.text}</div><span class="dim">${item.waits ? T.unsent : T.sending}</span></article>`)}
+    ${listUnsent(conv).map(item => html`<article class="you unsent" aria-label=${T.you}><div class="bubble">${item.text}</div><span class="dim">${item.waits ? T.unsent : T.sending}</span></article>`)}
     ${ended && ended.error && html`<p class="failure" role="alert">${ended.error} ${!live.busy && html`<button onClick=${() => act("retry", conv)}>${T.regenerate}</button>`}</p>`}
     ${!ended && !live.busy && session && session.state === "interrupted" && html`<p class="failure">${T.interrupted} <button onClick=${goOn}>${T.goOn}</button></p>`}
     ${isElsewhere && html`<p class="dim">${T.elsewhere}</p>`}`;
@@ -276,8 +276,10 @@ export function Talk({ id, seq }) {
   const finder = useModule(Boolean(find), () => import("./find.js"));
   const setFind = value => { conv.find = value; changed(conv.id); };
   useEffect(() => {
-    watch(id ? [id] : []);
-    if (id) openConversation(id).then(() => watch([id]));
+    if (!id) { watch([]); return undefined; }
+    let current = true;
+    openConversation(id).then(found => current && watch(found.error ? [] : [id]));
+    return () => { current = false; };
   }, [id]);
   useEffect(() => { if (id && seq !== undefined) Promise.all([loadLog(), openConversation(id)]).then(([{ showMessage }]) => showMessage(conv, seq)).catch(() => {}); }, [id, seq]);
   if (conv && conv.error) return html`<main class="main"><${Header} conv=${null} /><p class="failure" role="alert">${conv.error.message}</p></main>`;
@@ -286,5 +288,5 @@ export function Talk({ id, seq }) {
     ${conv ? log && html`<${log.Log} key=${id} conv=${conv} onBranch=${n => branch(conv, n)} onRetry=${() => act("retry", conv)} onFind=${() => setFind({ words: "" })}><${Notes} conv=${conv} /><//>`
       : html`<div class="welcome"><${Icon} name="mark" /><p>${T.empty}</p></div>`}
     <${Foot} conv=${conv} id=${id} /></div>
-    ${side && conv && html`<${Guard}><${side.Panel} conv=${conv} onClose=${() => setPanel(false)} /><//>`}</main>`;
+    ${side && conv && conv.loaded && html`<${Guard}><${side.Panel} conv=${conv} onClose=${() => setPanel(false)} /><//>`}</main>`;
 }

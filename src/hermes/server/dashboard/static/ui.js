@@ -1,4 +1,4 @@
-/** Small parts that pages share: the template function, icons, times, dialogs, failures. */
+/** Small parts that pages share: the template function, icons, times, dialogs, failures, differences of files. */
 import { h, Component } from "./vendor-preact.js";
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import htm from "./vendor-htm.js";
@@ -35,9 +35,9 @@ export function State({ kind, label }) {
 /** @param {number} seconds since 1970 */
 export function timeAgo(seconds) {
   const past = Date.now() / 1000 - seconds;
-  if (past < 60) return "now";
-  if (past < 3600) return `${Math.floor(past / 60)} min`;
-  if (past < 86400) return `${Math.floor(past / 3600)} h`;
+  if (past < 60) return T.now;
+  if (past < 3600) return T.minutes(Math.floor(past / 60));
+  if (past < 86400) return T.hours(Math.floor(past / 3600));
   const date = new Date(seconds * 1000);
   if (past < 6 * 86400) return date.toLocaleDateString("en-GB", { weekday: "short" });
   return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
@@ -159,11 +159,34 @@ export function Menu({ label, name, kind = "quiet", children }) {
 
 /** Text with control characters made visible. */
 export function revealed(text) {
-  return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g,
-    c => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return String(text).replace(/[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu,
+    c => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
 export function announce(text) {
   const region = document.getElementById("announcements");
   if (region) region.textContent = text;
+}
+
+/** The lines of a unified difference with their numbers before and after; no hunk: no numbers. */
+function numberLines(lines) {
+  let before = 0;
+  let after = 0;
+  return lines.map(line => {
+    const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)/.exec(line);
+    if (hunk) { [before, after] = [Number(hunk[1]), Number(hunk[2])]; return { line, kind: "hunk" }; }
+    if (/^(\+\+\+|---) /.test(line) && !before && !after) return { line, kind: "file" };
+    const numbered = before || after;
+    if (line.startsWith("+")) return { line, kind: "add", after: numbered ? after++ : "" };
+    if (line.startsWith("-")) return { line, kind: "del", before: numbered ? before++ : "" };
+    return { line, kind: "", before: numbered ? before++ : "", after: numbered ? after++ : "" };
+  });
+}
+
+export function Diff({ lines, label = T.changesOf }) {
+  const rows = numberLines(lines.slice(0, 2000));
+  const numbered = rows.some(row => row.kind === "hunk");
+  return html`<div class=${`diff ${numbered ? "numbered" : ""}`} tabindex="0" role="region" aria-label=${label}>${rows.map(row =>
+    html`<div class=${row.kind}>${numbered && html`<i>${row.before}</i><i>${row.after}</i>`}<span>${revealed(row.line) || " "}</span></div>`)}
+    ${lines.length > 2000 && html`<div class="hunk">${T.moreLines(lines.length - 2000)}</div>`}</div>`;
 }

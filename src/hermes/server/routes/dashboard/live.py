@@ -93,7 +93,7 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
         describe=dashboard.describe_listed,
         is_signed_in=is_signed_in,
     )
-    dashboard.feeds.add(feed)
+    dashboard.add_feed(feed, call.request)
     hello = {"version": VERSION, "assets": dashboard.assets.hash}
     try:
         if "admin" in call.principal.scopes:

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import Any
 
-from msgspec import Struct, structs, to_builtins
+from msgspec import Struct, to_builtins
 
 from hermes.app.live.usage import describe_usage, first_day, sum_usage
 from hermes.config.instances import list_instances
@@ -57,9 +57,7 @@ async def get_overview(call: ApiCall, services: RouteServices) -> web.StreamResp
             "waiting": waiting,
             "today": {**describe_usage(today), "daily_usd": budget.daily_usd},
             "servers": instances,
-            "failures": [
-                structs.asdict(dashboard.describe_session(m)) for m in failed[:_MAX_FAILED]
-            ],
+            "failures": [dashboard.describe_session(m) for m in failed[:_MAX_FAILED]],
         }
     )
 

@@ -20,6 +20,7 @@ from hermes.app.control.model_selection import (
 from hermes.app.control.stored_keys import describe_keys, find_key_owner, try_key
 from hermes.config.dotenv import remove_variable, set_variable
 from hermes.config.load import Setup, reload_setup
+from hermes.config.secrets import is_secret_name
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.redaction.redactor import Redactor, learn_secret
 from hermes.llm.endpoints.embedded import find_missing_model, find_model_file
@@ -77,6 +78,7 @@ async def _change_key(call: ApiCall, services: RouteServices, value: str) -> web
     home, name = services.runtime.setup.home, call.path_params["name"]
     try:
         if value:
+            await _require_key_name(services, name)
             learn_secret(value)
             await asyncio.to_thread(set_variable, home, name, value)
         else:
@@ -85,6 +87,17 @@ async def _change_key(call: ApiCall, services: RouteServices, value: str) -> web
         text = str(error).replace(value or "\0", "[redacted]")
         raise ApiError(422, text, param="value", code="invalid") from None
     return json_response({"name": name, "set": bool(value)})
+
+
+async def _require_key_name(services: RouteServices, name: str) -> None:
+    """422 for a variable that is no key: some change settings that need to be confirmed."""
+    if is_secret_name(name):
+        return
+    setup = await _reload(services)
+    rows = await describe_keys(setup, services.runtime.store.ledger)
+    if name not in {row["name"] for row in rows}:
+        text = f"{name[:100]} is not a variable for a key. Nothing was changed; .env can be edited."
+        raise ApiError(422, text, param="name", code="invalid")
 
 
 async def try_stored_key(call: ApiCall, services: RouteServices) -> web.StreamResponse:

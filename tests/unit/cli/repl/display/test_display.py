@@ -15,7 +15,7 @@ from hermes.cli.repl.markdown.styled_text import cell_width, paint_line
 from hermes.cli.repl.questions import PendingQuestion
 from hermes.cli.repl.state import EnteredMessage, ScreenState, StatusFacts
 from hermes.cli.terminal.text import format_recovery
-from hermes.cli.terminal.tool_results import describe_outcome
+from hermes.cli.terminal.tool_results import describe_outcome, describe_stored_outcome
 from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEnd, TurnResult
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
 
@@ -51,6 +51,38 @@ def ended(status: int | None, notes: int = 0) -> dict[str, object]:
 def test_outcomes(result: ToolReturn, data: object, bad: bool, code: str, said: str) -> None:
     found = describe_outcome(result, 1.25, data)
     assert (found.failed, found.code, found.summary, found.took) == (bad, code, said, "1.2 s")
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("fatal: no HEAD\nUse '--' to separate paths:\n'git <command>'", "fatal: no HEAD"),
+        ("ValueError: bad\nduring\nKeyError: worse\n\n", "KeyError: worse"),
+        ("one error\n" + "row\n" * 30, "row"),
+    ],
+)
+def test_a_failure_is_told_by_the_row_that_names_it(output: str, said: str) -> None:
+    found = describe_outcome(returned(f"{output}\n[exit status 1]"), 1.0, ended(1, 1))
+    assert found.summary == said
+    assert describe_outcome(returned("error\nfine"), 1.0, ended(0)).summary == "fine"
+
+
+@pytest.mark.parametrize(
+    ("result", "bad", "code", "said"),
+    [
+        (returned("one\ntwo"), False, "exit 0", "two"),
+        (returned("oops\n[exit status 3]\n[a wall]"), True, "exit 3", "oops"),
+        (returned("[exit status 3]\nprinted"), False, "exit 0", "printed"),
+        (returned("a\n[killed by SIGKILL]"), True, "killed by SIGKILL", "a"),
+        (returned("a\n[timed out after 3 s (killed)]", error=True), True, "timed out", "a"),
+        (returned("Not run: no", error=True), True, "", "Not run: no"),
+        (returned("a\n[in the background as p1: process (poll)]"), False, "", "a"),
+        (returned("x\ny", "search_files"), False, "", "x"),
+    ],
+)
+def test_stored_outcomes(result: ToolReturn, bad: bool, code: str, said: str) -> None:
+    found = describe_stored_outcome(result)
+    assert (found.failed, found.code, found.summary, found.took) == (bad, code, said, "")
 
 
 def test_changes() -> None:
@@ -124,11 +156,28 @@ def test_every_answer_is_seen_on_a_narrow_screen() -> None:
     asked = PendingQuestion(
         [], keys, lambda _: None, prompt="Allow it?", subject="rm -r everything"
     )
-    (line,) = asked.render(80, "Enter: no", low=False, colour=False)
-    rows = asked.render(20, "Enter: no", low=False, colour=False)
+    (line,) = asked.render(80, 9, "Enter: no", low=False, colour=False)
+    rows = asked.render(20, 9, "Enter: no", low=False, colour=False)
     assert line.split() == " ".join(rows).split() and line.endswith("e edit  (Enter: no)")
     assert all(cell_width(row) < 20 for row in rows) and rows[-1] == "(Enter: no)"
-    assert asked.render(12, "Enter: no", low=True, colour=False)[0] == "rm -r ever…"
+    assert asked.render(12, 9, "Enter: no", low=True, colour=False)[0] == "rm -r ever…"
+
+
+def test_a_question_is_asked_in_short_where_its_lines_do_not_fit() -> None:
+    keys = {"y": "yes", "s": "for this session", "a": "always", "n": "no", "e": "edit"}
+    asked = PendingQuestion([], keys, lambda _: None, prompt="Allow it?", subject="rm -r all")
+    for columns, room, rows in (
+        (40, 2, ["rm -r all", "Allow it? y/s/a/n/e (Enter: no)"]),
+        (40, 1, ["Allow it? y/s/a/n/e (Enter: no)"]),
+        (24, 2, ["rm -r all", "y/s/a/n/e (Enter: no)"]),
+    ):
+        assert asked.render(columns, room, "Enter: no", low=True, colour=False) == rows
+    chosen = PendingQuestion([], {"t": "there", "n": "no"}, lambda _: None, prompt="word " * 20)
+    rows = chosen.render(40, 2, "Enter: no", low=True, colour=False)
+    assert rows[0].endswith("…") and rows[1] == "t/n (Enter: no)"
+    text = PendingQuestion([], {}, lambda _: None, prompt="word " * 20, subject="Which?")
+    rows = text.render(40, 2, "", low=True, colour=False)
+    assert rows[0] == "Which?" and rows[1].endswith("…")
 
 
 def test_a_question_takes_answers_when_it_has_been_seen() -> None:

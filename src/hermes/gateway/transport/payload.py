@@ -1,0 +1,35 @@
+"""Reads what services send: JSON, also with halves of characters, and secrets in headers."""
+
+import hmac
+import json
+from typing import Any
+
+import msgspec
+
+
+def decode_json(body: bytes) -> Any:
+    """The value of a JSON text; ValueError when it is none. Half a surrogate pair, which programs
+    cut out of an emoji, becomes a question mark."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        whole = json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False)
+        return msgspec.json.decode(whole.encode("utf-8", "replace"))
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+
+
+def decode_object(body: bytes) -> dict[str, Any]:
+    """The same for an object; ValueError for anything else."""
+    found = decode_json(body)
+    if not isinstance(found, dict):
+        raise ValueError("the JSON is no object")
+    return found
+
+
+def is_same_secret(given: str, expected: str) -> bool:
+    """Whether they are equal, in a time that does not depend on where they differ. What was given
+    may hold any bytes."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
