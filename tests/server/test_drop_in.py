@@ -243,6 +243,16 @@ async def test_a_response_that_was_not_streamed_is_replayed_too(tmp_path: Path) 
         assert (await a.get(f"{path}&starting_after=3")).events == events[4:]
 
 
+async def test_the_replay_of_an_incomplete_response_begins_without_its_end(tmp_path: Path) -> None:
+    async with api(tmp_path, then=LONG) as a:
+        response = (await a.ask(max_output_tokens=5)).json
+        events = (await a.get(f"/v1/responses/{response['id']}?stream=true")).events
+        assert events[-1][0] == "response.incomplete" and events[-1][1]["response"] == response
+        for _, data in events[:2]:
+            assert data["response"]["status"] == "in_progress"
+            assert data["response"]["incomplete_details"] is None
+
+
 async def test_a_response_is_cancelled_and_followed(tmp_path: Path) -> None:
     stalled = say("Half ", "done").stall(after="text")
     async with api(tmp_path, [stalled]) as a:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.core.message import Message, Text, ToolCall
+import orjson
+
+from hermes.core.message import Message, Text, ToolCall, ToolReturn
 from hermes.server.http.errors import bad_request
 from hermes.server.requests.client_tools import parse_tool_result
 from hermes.server.requests.content import has_visible_content, parse_content
@@ -13,17 +15,18 @@ _IGNORED_ROLES = frozenset({"tool", "function"})
 
 
 def parse_input(
-    value: Any, calls: dict[str, str] | None = None
+    value: Any, calls: dict[str, str] | None = None, *, with_own: bool = False
 ) -> tuple[str, tuple[Message, ...], Message]:
     """The system text, past and prompt of an input. `calls`: the names of the tool calls so far, by
-    id; None leaves tool items out, for tools that the server runs."""
+    id; None leaves tool items out, for tools that the server runs. `with_own`: calls that ran here
+    are part of the past as well."""
     if isinstance(value, str):
         if not value.strip():
             raise bad_request("input must not be empty.", "input")
         return "", (), Message("user", (Text(value),))
     if not isinstance(value, list) or not value:
         raise bad_request("input must be a string or a list of items.", "input")
-    system, messages = _parse_items(value, calls, "input")
+    system, messages = _parse_items(value, calls, "input", with_own=with_own)
     return system, *split_prompt(messages, "input", "item")
 
 
@@ -34,7 +37,7 @@ def parse_history(items: Sequence[Any], field: str) -> tuple[str, tuple[Message,
 
 
 def _parse_items(
-    items: Sequence[Any], calls: dict[str, str] | None, field: str
+    items: Sequence[Any], calls: dict[str, str] | None, field: str, *, with_own: bool = False
 ) -> tuple[str, list[Message]]:
     system: list[str] = []
     messages: list[Message] = []
@@ -52,7 +55,9 @@ def _parse_items(
         elif role in _IGNORED_ROLES:
             continue
         elif role is None and item.get("type", "message") != "message":
-            if calls is not None:
+            if with_own and item.get("type") == "mcp_call":
+                messages += _parse_own_call(item, item_field)
+            elif calls is not None:
                 _parse_tool_item(item, calls, messages, item_field)
         else:
             raise bad_request(f"{item_field}.role is unknown.", f"{item_field}.role")
@@ -80,3 +85,16 @@ def _parse_tool_item(
             messages.append(parse_tool_result(call_id, parts, calls, field))
         case _:
             return
+
+
+def _parse_own_call(item: dict[str, Any], field: str) -> tuple[Message, ...]:
+    """A call that ran on the server, as its client repeats it."""
+    texts = [item.get(name) for name in ("id", "name", "arguments")]
+    if not all(isinstance(text, str) and text for text in texts):
+        raise bad_request(f"{field} must have an id, a name and arguments.", field)
+    call_id, name, args = map(str, texts)
+    error = item.get("error")
+    output = item.get("output") if error is None else error
+    text = output if isinstance(output, str) else orjson.dumps(output).decode()
+    result = ToolReturn(call_id, name, (Text(text),), error is not None)
+    return Message("assistant", (ToolCall(call_id, name, args),)), Message("tool", (result,))

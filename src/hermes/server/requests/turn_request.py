@@ -30,6 +30,8 @@ class TurnRequest(Struct, frozen=True):
     """The id for a session whose past is in the request; empty: derived from its first message."""
     keep: bool = True
     """Whether the session is stored."""
+    results: tuple[Message, ...] = ()
+    """Results of the client's tools that came together with the prompt; `past` ends with them."""
     client_tools: ClientTools | None = None
     """The tools of the client; None: only the server's own."""
     settings: dict[str, Any] = {}
@@ -72,6 +74,14 @@ def split_prompt(
     if last < 0 or not _has_content(messages[last]):
         raise bad_request(f"{field} must contain a user {noun} with visible content.", field)
     return tuple(m for m in messages[:last] if _has_content(m)), messages[last]
+
+
+def list_last_results(past: Sequence[Message]) -> tuple[Message, ...]:
+    """The results of tools that `past` ends with."""
+    start = len(past)
+    while start and past[start - 1].role == "tool":
+        start -= 1
+    return tuple(past[start:])
 
 
 def _has_content(message: Message) -> bool:

@@ -33,6 +33,7 @@ from hermes.server.requests.turn_request import (
     ModelOptions,
     TurnRequest,
     join_texts,
+    list_last_results,
     split_prompt,
 )
 from hermes.server.route import RouteServices, turn_route
@@ -135,6 +136,7 @@ def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> 
         instructions,
         session=session,
         session_key=session_key,
+        results=list_last_results(past),
         client_tools=drop_side_tools(tools, instructions, prompt),
         settings=options.build_settings(max_output),
         answer_format=parse_answer_format(body.response_format, "response_format"),

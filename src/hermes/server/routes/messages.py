@@ -46,6 +46,7 @@ from hermes.server.requests.turn_request import (
     ModelOptions,
     TurnRequest,
     join_texts,
+    list_last_results,
     split_prompt,
 )
 from hermes.server.route import Route, RouteServices, turn_route
@@ -179,6 +180,7 @@ def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None)
         instructions,
         session=session,
         session_key=session_key,
+        results=list_last_results(past),
         client_tools=drop_side_tools(tools, instructions, prompt),
         settings=options.build_settings(max_output),
         answer_format=parse_answer_format(output.format, "output_config.format"),

@@ -43,6 +43,7 @@ from hermes.server.requests.turn_request import (
     ModelOptions,
     TurnRequest,
     join_texts,
+    list_last_results,
 )
 from hermes.server.route import Route, RouteServices, turn_route
 from hermes.server.turns.frame_log import FrameLog
@@ -205,6 +206,7 @@ async def _prepare_turn(
         session_key=session_key,
         new_session=previous.session if previous else f"api-{secrets.token_hex(16)}",
         keep=is_stored,
+        results=list_last_results(before),
         client_tools=drop_side_tools(tools, all_instructions, prompt),
         settings=options.build_settings(services.settings.max_output_tokens),
         answer_format=parse_answer_format(body.text and body.text.format, "text.format"),
@@ -242,7 +244,8 @@ def _parse_messages(
     def parse(with_tools: bool) -> tuple[str, Sequence[Message]]:
         known = [c for m in transcript for c in m.calls] if tools else list_open_calls(transcript)
         calls = {c.id: c.name for c in known} if with_tools else None
-        system, before, prompt = parse_input(body.input, calls)
+        with_own = tools is not None and tools.with_own
+        system, before, prompt = parse_input(body.input, calls, with_own=with_own)
         return system, (*before, prompt)
 
     return parse_tool_history(call, parse, tools, execution)

@@ -3,11 +3,11 @@
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from hermes.app.knowledge.titles import SpawnTask
 from hermes.core.events import TurnResult
-from hermes.core.message import Media, Message, Text, ToolCall, ToolReturn
+from hermes.core.message import Media, Message, Part, Text, ToolCall, ToolReturn
 from hermes.core.store import Objects
 from hermes.server.requests.client_tools import list_open_calls
 from hermes.server.requests.turn_request import TurnRequest
@@ -30,8 +30,9 @@ class Conversations:
 
     async def find_session(self, owner: str, request: TurnRequest) -> str:
         """The session of the conversation that the request continues, or the id of a new one."""
-        if request.past:
-            digest = _hash_history(owner, request.instructions, request.past)
+        said = request.past[: len(request.past) - len(request.results)]
+        if said:
+            digest = _hash_history(owner, request.instructions, said)
             if known := self._known.get(digest):
                 return known
             stored = await self._objects.get(KIND, digest, owner=owner, touch=True)
@@ -60,6 +61,37 @@ class Conversations:
             del self._known[next(iter(self._known))]
         if self.is_shared:
             await asyncio.wait(saved)
+
+
+def restore_steps(
+    past: tuple[Message, ...], results: tuple[Message, ...], stored: Sequence[Message]
+) -> tuple[Message, ...]:
+    """The past with the calls that ran here in the turn which waits for `results`. Its client knows
+    only its own calls; without the others the model would do everything again."""
+    said = past[: len(past) - len(results)]
+    begin = _find_prompt(said, len(said))
+    asked = {call.id for call in said[-1].calls} if said else set()
+    last = len(stored) - 1
+    while last >= 0 and not asked & {call.id for call in stored[last].calls}:
+        last -= 1
+    start = _find_prompt(stored, last)
+    if begin < 0 or start < 0:
+        return past
+    own = {call.id for call in stored[last].calls} - asked
+    done = [m for m in stored[last + 1 :] if any(_is_result(part, own) for part in m.parts)]
+    return (*said[: begin + 1], *stored[start + 1 : last + 1], *done, *results)
+
+
+def _find_prompt(messages: Sequence[Message], end: int) -> int:
+    """The place of the last message before `end` that a user sent; -1: there is none."""
+    place = end - 1
+    while place >= 0 and (messages[place].role != "user" or messages[place].kind != "normal"):
+        place -= 1
+    return place
+
+
+def _is_result(part: Part, call_ids: Collection[str]) -> bool:
+    return isinstance(part, ToolReturn) and part.call_id in call_ids
 
 
 def _hash_history(owner: str, instructions: str, messages: Sequence[Message]) -> str:

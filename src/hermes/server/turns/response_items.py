@@ -443,7 +443,14 @@ _ENDS = (b"response.completed", b"response.incomplete", b"response.failed")
 def _encode_missing_frames(response: ResponseObject, sequence: int) -> Iterator[bytes]:
     encoder = ItemEncoder(ItemStyle(), sequence)
     if sequence == 0:
-        begun = structs.replace(response, status="in_progress", output=[], usage=None)
+        begun = structs.replace(
+            response,
+            status="in_progress",
+            error=None,
+            incomplete_details=None,
+            output=[],
+            usage=None,
+        )
         for kind in ("response.created", "response.in_progress"):
             yield encoder.encode_frame(kind, response=begun)
         yield from encoder.encode_items(response.output)

@@ -16,16 +16,16 @@ from hermes.app.session import Session
 from hermes.app.transcript import Transcript
 from hermes.config.schema import BudgetSection
 from hermes.core.errors import StoreError
-from hermes.core.message import Message
+from hermes.core.message import Message, ToolReturn
 from hermes.core.store import WEB_SOURCE, SessionMeta
 from hermes.core.taint import BOTH
 from hermes.core.tool import Tool
 from hermes.server.http.errors import ApiError, not_found
 from hermes.server.http.principals import Principal
 from hermes.server.http.tenant_access import TenantAccess
-from hermes.server.requests.client_tools import ClientTools
+from hermes.server.requests.client_tools import ClientTools, list_open_calls
 from hermes.server.requests.turn_request import TurnRequest, join_texts
-from hermes.server.turns.conversations import Conversations
+from hermes.server.turns.conversations import Conversations, restore_steps
 from hermes.tools.registry import NONE, select_tools
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SOURCE = "api"
+_LONGEST_TURN = 1000
+"""How many messages of a turn are looked through for the calls that ran here."""
 FILES_MISSING = (
     "[This session goes on at another node. These files were too large to be brought along: "
     "{names}.]"
@@ -133,6 +135,15 @@ class ClientSessions:
         except StoreError:
             return ()
 
+    async def _load_last_messages(self, session_id: str) -> list[Message]:
+        """The end of a stored session; nothing if it is new or the store unreadable."""
+        stored = self._runtime.store.sessions
+        try:
+            window = await stored.load_window(session_id, limit=_LONGEST_TURN, last=True)
+        except StoreError:
+            return []
+        return [found.message for found in window]
+
     async def count_messages(self, session_id: str) -> int:
         """How many messages of the session are stored."""
         meta = await self._runtime.store.sessions.get_meta(session_id)
@@ -171,10 +182,16 @@ class ClientSessions:
         past, session_id = request.past, request.session
         if session_id:
             past = await self.load_past(principal, session_id)
+            results = _list_open_results(request, past)
+            past = (*past, *results)
         else:
             session_id = request.new_session or await self.conversations.find_session(
                 principal.name, request
             )
+            results = request.results
+            if not request.new_session and _continues_turn(request):
+                stored = await self._load_last_messages(session_id)
+                past = restore_steps(past, results, stored)
         folder = None
         if self.folders is not None and request.keep:
             folder = await self.folders.open_folder(session_id)
@@ -189,12 +206,32 @@ class ClientSessions:
         )
         if folder is not None and folder.missing:
             session.host.pending_steer.append(FILES_MISSING.format(names=", ".join(folder.missing)))
-        sent = (request.prompt,) if request.session else (*past, request.prompt)
+        if session.transcript.stored:
+            for result in results:
+                await session.transcript.record(result, None)
+        sent = (*results, request.prompt) if request.session else (*past, request.prompt)
         if _has_foreign_content(sent, session.transcript):
             session.transcript.absorb_taint(BOTH)
         apply_limits(session, principal)
         _apply_settings(session, request)
         return session, folder
+
+
+def _list_open_results(request: TurnRequest, past: Sequence[Message]) -> tuple[Message, ...]:
+    """The results of the request that the stored session still waits for."""
+    waiting = {call.id for call in list_open_calls(past)}
+    return tuple(
+        message
+        for message in request.results
+        if any(isinstance(part, ToolReturn) and part.call_id in waiting for part in message.parts)
+    )
+
+
+def _continues_turn(request: TurnRequest) -> bool:
+    """Whether the client sends results of its tools, and the server's may have run beside them."""
+    tools = request.client_tools
+    has_results = bool(request.results) or request.prompt.role == "tool"
+    return has_results and tools is not None and tools.with_own
 
 
 def _has_foreign_content(sent: Sequence[Message], transcript: Transcript) -> bool:
