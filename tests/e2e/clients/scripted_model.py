@@ -16,6 +16,12 @@ WEATHER = '{"city": "Bern", "degrees": 25}'
 EFFECT = "echo x >> effects.log"
 EDITS = ("cat draft.txt", "sed s/draft/edited/ draft.txt > made.txt", "cat made.txt")
 """An editing task: it reads, writes and looks, one call after the other."""
+SERVER_EDITS = (
+    ("read_file", {"path": "draft.txt"}),
+    ("patch", {"path": "draft.txt", "old_string": "draft", "new_string": "edited"}),
+    ("terminal", {"command": "cat draft.txt"}),
+)
+"""The same with the tools of the server."""
 FAILURES: dict[str, Callable[[], Reply]] = {
     "key": lambda: status(401, "the key is worthless"),
     "limit": lambda: status(429, "too fast").headers(Retry_After="1"),
@@ -44,6 +50,8 @@ def answer_request(request: Received) -> Reply:
     results = sum(len(m.results) for m in seen)
     if order == "edit" and results < len(EDITS):
         return call((f"c3{results}", *_choose_shell_call(request, EDITS[results])))
+    if order == "server-edit" and results < len(SERVER_EDITS):
+        return call((f"c6{results}", *SERVER_EDITS[results]))
     before, _, failure = order.rpartition("-then-")
     if last.results or (before and results):
         if before:

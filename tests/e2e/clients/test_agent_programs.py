@@ -74,6 +74,17 @@ async def test_an_edit_with_its_own_tools(tmp_path: Path, program: str) -> None:
 
 
 @pytest.mark.parametrize("program", FAILURES)
+async def test_an_edit_with_our_tools(tmp_path: Path, program: str) -> None:
+    async with client_rig(tmp_path) as rig:
+        draft = rig.api.home.work / "draft.txt"
+        draft.write_text("draft\n")
+        ran = await ask(rig, program, "server-edit", ours=True)
+        assert ran.status == 0 and "The tool said" in ran.out, ran.told[-2000:]
+        assert "edited" in ran.out.rpartition("tool said")[2]
+        assert draft.read_text() == "edited\n"
+
+
+@pytest.mark.parametrize("program", FAILURES)
 async def test_a_task_with_our_tools(tmp_path: Path, program: str) -> None:
     async with client_rig(tmp_path) as rig:
         ran = await ask(rig, program, "server-tool", ours=True)

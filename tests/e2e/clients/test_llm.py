@@ -37,11 +37,17 @@ async def test_answers_in_llm(tmp_path: Path) -> None:
         assert "The tool said" in ran.out and "22 input, 14 output" in ran.error, ran.told
         ran = await run_llm(rig, "own-tool", "--functions", FUNCTION)
         assert "25 degrees in Bern" in ran.out, ran.told
-        ran = await run_llm(rig, "structured", "--schema", "city, degrees int")
-        assert json.loads(ran.out) == json.loads(WEATHER), ran.told
         ran = await run_llm(rig, "image", "--attachment", str(rig.folder / "image.png"))
         assert "I see 1 image." in ran.out, ran.told
         assert rig.effects == 1
+
+
+@pytest.mark.parametrize("enforcing", [False, True], ids=["checked", "enforced"])
+async def test_typed_answers_in_llm(tmp_path: Path, enforcing: bool) -> None:
+    async with client_rig(tmp_path, enforcing=enforcing) as rig:
+        for options in ((), ("--no-stream",)):
+            ran = await run_llm(rig, "structured", "--schema", "city, degrees int", *options)
+            assert ran.out and json.loads(ran.out) == json.loads(WEATHER), ran.told
 
 
 @pytest.mark.parametrize("failure", MESSAGES)

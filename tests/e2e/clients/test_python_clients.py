@@ -47,6 +47,8 @@ CLIENTS = (
     "anthropic",
     "litellm",
     "langchain",
+    "langchain_messages",
+    "langgraph",
     "pydantic_ai",
     "openai_agents",
     "smolagents",

@@ -112,7 +112,10 @@ def build_command(client: str, work: Path) -> list[str | Path]:
 
 GROUPS = {
     "sdks": ["python:openai", "python:openai_responses", "python:anthropic", "python:instructor"],
-    "agents": ["python:langchain", "python:pydantic_ai", "python:openai_agents"],
+    "agents": [
+        *("python:langchain", "python:langchain_messages", "python:langgraph"),
+        *("python:pydantic_ai", "python:openai_agents"),
+    ],
     "others": [
         *("python:litellm", "python:smolagents", "python:llama_index", "python:huggingface_hub"),
     ],

@@ -9,36 +9,34 @@ import pytest
 from tests.e2e.clients import test_node_clients, test_python_clients
 from tests.e2e.clients.client_run import client_rig, install_node, install_python
 
-WHOLE = ("whole",)
-BOTH = ("whole", "stream")
-TYPED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "python:openai": (("chat",), BOTH),
-    "python:openai_responses": (("responses",), BOTH),
-    "python:anthropic": (("messages",), BOTH),
-    "python:langchain": (("chat", "responses", "messages", "chat_tool", "messages_tool"), BOTH),
-    "python:pydantic_ai": (("chat", "responses", "messages", "chat_tool", "messages_tool"), BOTH),
-    "python:instructor": (("chat", "chat_tool", "responses_tool", "messages_tool"), BOTH),
-    "python:litellm": (("chat",), WHOLE),
-    "python:openai_agents": (("responses",), WHOLE),
-    "python:smolagents": (("chat",), WHOLE),
-    "python:llama_index": (("chat",), WHOLE),
-    "python:huggingface_hub": (("chat",), WHOLE),
-    "node:openai": (("chat",), BOTH),
-    "node:openai_responses": (("responses",), BOTH),
-    "node:anthropic": (("messages",), BOTH),
-    "node:ai_sdk": (("chat",), BOTH),
-    "node:ai_sdk_responses": (("responses",), BOTH),
-    "node:ai_sdk_messages": (("messages",), BOTH),
+FORMS = ("whole", "stream")
+TYPED: dict[str, tuple[str, ...]] = {
+    "python:openai": ("chat",),
+    "python:openai_responses": ("responses",),
+    "python:anthropic": ("messages",),
+    "python:langchain": ("chat", "responses", "messages", "chat_tool", "messages_tool"),
+    "python:pydantic_ai": ("chat", "responses", "messages", "chat_tool", "messages_tool"),
+    "python:instructor": ("chat", "chat_tool", "responses_tool", "messages_tool"),
+    "python:litellm": ("chat",),
+    "python:openai_agents": ("responses",),
+    "python:smolagents": ("chat",),
+    "python:llama_index": ("chat",),
+    "python:huggingface_hub": ("chat",),
+    "node:openai": ("chat",),
+    "node:openai_responses": ("responses",),
+    "node:anthropic": ("messages",),
+    "node:ai_sdk": ("chat",),
+    "node:ai_sdk_responses": ("responses",),
+    "node:ai_sdk_messages": ("messages",),
 }
-"""The protocols and the forms in which each client asks; `_tool`: as the arguments of a tool."""
+"""The protocols in which each client asks; `_tool`: as the arguments of a tool."""
 
 
 @pytest.mark.parametrize("enforcing", [False, True], ids=["checked", "enforced"])
 @pytest.mark.parametrize("client", TYPED)
 async def test_typed_answers(tmp_path: Path, client: str, enforcing: bool) -> None:
     kind, _, name = client.partition(":")
-    protocols, forms = TYPED[client]
-    cases = [f"typed/{form}+{protocol}" for protocol in protocols for form in forms]
+    cases = [f"typed/{form}+{protocol}" for protocol in TYPED[client] for form in FORMS]
     async with client_rig(tmp_path, enforcing=enforcing) as rig:
         if kind == "node":
             folder = install_node(test_node_clients.PACKAGES)

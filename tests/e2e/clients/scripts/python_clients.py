@@ -188,8 +188,13 @@ class LiteLLM:
 
     def typed(self, form: str):
         kind = weather_model()
-        found = self.complete(messages=say("structured"), response_format=kind, **self.at)
-        return kind.model_validate_json(found.choices[0].message.content)
+        wanted = {"messages": say("structured"), "response_format": kind, **self.at}
+        if form.startswith("whole"):
+            text = self.complete(**wanted).choices[0].message.content
+        else:
+            chunks = self.complete(stream=True, **wanted)
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        return kind.model_validate_json(text)
 
 
 class LangChain:
@@ -233,6 +238,55 @@ class LangChain:
         if form.startswith("whole"):
             return typed.invoke(say("structured"))
         return list(typed.stream(say("structured")))[-1]
+
+
+class LangChainMessages(LangChain):
+    def _connect(self, **options):
+        from langchain_anthropic import ChatAnthropic
+
+        return ChatAnthropic(model=MODEL, max_tokens=999, stream_usage=True, **options)
+
+    def stream(self, order: str) -> Stream:
+        usage = 0
+        for chunk in self.model.stream(say(order)):
+            usage += chunk.usage_metadata["total_tokens"] if chunk.usage_metadata else 0
+            if text := _read_text(chunk):
+                yield text
+        return usage
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.model.invoke(say(order))
+        return _read_text(found), found.usage_metadata["total_tokens"]
+
+
+class LangGraph(LangChain):
+    def _build(self):
+        from langgraph.prebuilt import create_react_agent
+
+        return create_react_agent(self.model, [])
+
+    def stream(self, order: str) -> Stream:
+        """Without a loop, a graph that is left waits for its model to end by itself."""
+
+        async def pieces():
+            usage = 0
+            state = {"messages": say(order)}
+            async for chunk, _ in self._build().astream(state, stream_mode="messages"):
+                usage += chunk.usage_metadata["total_tokens"] if chunk.usage_metadata else 0
+                if chunk.content:
+                    yield chunk.content
+            yield usage
+
+        return (yield from drain(pieces()))
+
+    def whole(self, order: str) -> tuple[str, int]:
+        last = self._build().invoke({"messages": say(order)})["messages"][-1]
+        return last.content, last.usage_metadata["total_tokens"]
+
+
+def _read_text(message) -> str:
+    """The text of a message, whose content may be blocks."""
+    return message.text() if callable(message.text) else message.text
 
 
 class PydanticAI:
@@ -336,7 +390,16 @@ class OpenAIAgents:
         from agents import Agent, Runner
 
         agent = Agent(name="x", model=MODEL, output_type=weather_model())
-        return run(Runner.run(agent, ask("structured"))).final_output
+        if form.startswith("whole"):
+            return run(Runner.run(agent, ask("structured"))).final_output
+
+        async def stream():
+            streamed = Runner.run_streamed(agent, ask("structured"))
+            async for _ in streamed.stream_events():
+                pass
+            return streamed.final_output
+
+        return run(stream())
 
 
 class Instructor:
@@ -422,8 +485,11 @@ class Smolagents:
 
     def typed(self, form: str):
         wanted = {"type": "json_schema", "json_schema": weather_schema()}
-        found = self.model.generate(self._said("structured"), response_format=wanted)
-        return weather_model().model_validate_json(found.content)
+        ask_model = self.model.generate if form.startswith("whole") else self.model.generate_stream
+        found = ask_model(self._said("structured"), response_format=wanted)
+        parts = [found] if form.startswith("whole") else list(found)
+        text = "".join(part.content or "" for part in parts)
+        return weather_model().model_validate_json(text)
 
 
 class LlamaIndex:
@@ -465,7 +531,10 @@ class LlamaIndex:
         return str(self.model.predict_and_call(tools, user_msg=ask("own-tool")))
 
     def typed(self, form: str):
-        return self.model.as_structured_llm(weather_model()).chat(self._said("structured")).raw
+        model, said = self.model.as_structured_llm(weather_model()), self._said("structured")
+        if form.startswith("whole"):
+            return model.chat(said).raw
+        return list(model.stream_chat(said))[-1].raw
 
 
 class HuggingFaceHub:
@@ -502,9 +571,14 @@ class HuggingFaceHub:
         return self.api.chat_completion(said, tools=tools).choices[0].message.content
 
     def typed(self, form: str):
-        wanted = {"type": "json_schema", "json_schema": weather_schema()}
-        found = self.api.chat_completion(say("structured"), response_format=wanted)
-        return weather_model().model_validate_json(found.choices[0].message.content)
+        wanted = {"response_format": {"type": "json_schema", "json_schema": weather_schema()}}
+        if form.startswith("whole"):
+            found = self.api.chat_completion(say("structured"), **wanted)
+            text = found.choices[0].message.content
+        else:
+            chunks = self.api.chat_completion(say("structured"), stream=True, **wanted)
+            text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        return weather_model().model_validate_json(text)
 
 
 CLIENTS = {
@@ -513,6 +587,8 @@ CLIENTS = {
     "anthropic": Anthropic,
     "litellm": LiteLLM,
     "langchain": LangChain,
+    "langchain_messages": LangChainMessages,
+    "langgraph": LangGraph,
     "pydantic_ai": PydanticAI,
     "openai_agents": OpenAIAgents,
     "instructor": Instructor,
