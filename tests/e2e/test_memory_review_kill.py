@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,34 @@ from tests.kit.bodies import messages
 from tests.kit.processes import until
 
 pytestmark = pytest.mark.e2e
+PROGRAM = """
+import asyncio, sys
+from hermes.app.runtime import Runtime
+from hermes.config.load import load_setup
+from hermes.core.message import user_message
+
+async def main(resume, *words):
+    async with Runtime.open(load_setup()) as runtime:
+        session = await runtime.open_session(resume=resume)
+        print(session.id, flush=True)
+        for word in words:
+            await session.submit(user_message(word))
+        await asyncio.to_thread(sys.stdin.readline)
+        await session.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 
 
-async def converse(home: Home, args: list[str], words: list[str]) -> asyncio.subprocess.Process:
-    """The terminal without a screen, which is told these words."""
-    process = await start_hermes(["chat", *args], home, stdin=asyncio.subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write("".join(f"{word}\n" for word in words).encode())
-    await process.stdin.drain()
-    return process
+async def converse(home: Home, resume: str, *words: str) -> asyncio.subprocess.Process:
+    """A process whose session is told these words and stays open until its input ends."""
+    return await start_hermes(
+        [resume, *words],
+        home,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        stdin=asyncio.subprocess.PIPE,
+        command=[sys.executable, "-c", PROGRAM],
+    )
 
 
 async def test_a_killed_review_is_not_made_again(tmp_path: Path) -> None:
@@ -34,18 +54,19 @@ async def test_a_killed_review_is_not_made_again(tmp_path: Path) -> None:
     async with Provider([], then=answer) as provider:
         memory = {"review": True, "review_turns": 2}
         home = Home.of(tmp_path, provider, memory=memory)
-        process = await converse(home, [], ["first", "second"])
+        killed = await converse(home, "", "first", "second")
+        assert killed.stdout is not None
+        name = (await killed.stdout.readline()).decode().strip()
         await gate.reached()
-        process.kill()
-        await process.wait()
+        killed.kill()
+        await killed.wait()
         gate.open()
-        process = await converse(home, ["--continue"], ["third", "fourth"])
+        process = await converse(home, name, "third", "fourth")
         await until(lambda: len(talk.reviews) == 2)
         file = home.path / "memories" / "MEMORY.md"
         await until(lambda: file.exists() and "Heron" in file.read_text())
-        assert process.stdin is not None
-        process.stdin.close()
-        assert await asyncio.wait_for(process.wait(), 90) == 0
+        await asyncio.wait_for(process.communicate(b"\n"), 90)
+        assert process.returncode == 0
     said = messages(talk.reviews[1])[-1].text
     assert "third" in said and "fourth" in said
     assert "first" not in said and "second" not in said
