@@ -244,6 +244,19 @@ async def test_a_description_cannot_end_the_list_of_skills(tmp_path: Path) -> No
         assert "lls>" in line and not re.search(r"(?i)<[\s/]*skills\s*>", line)
 
 
+async def test_front_matter_that_grows_when_it_is_written_out(tmp_path: Path) -> None:
+    folder = write_skill(tmp_path / "home/skills", "laughs")
+    lines = [
+        "a0: &a0 [x]",
+        *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)),
+    ]
+    head = "\n".join(["description: Grows.", *lines, "platforms: *a11"])
+    (folder / "SKILL.md").write_text(f"---\n{head}\n---\n")
+    async with rig(tmp_path, [say("ok")]) as r:
+        await r.turn()
+        assert "laughs: Grows." in system(r.requests[0])
+
+
 async def test_names_that_no_file_can_have_are_answered(tmp_path: Path) -> None:
     write_skill(tmp_path / "home/skills", "mine", big="x" * 100_000)
     wishes: list[tuple[str, dict[str, Any], str]] = [
