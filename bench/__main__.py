@@ -114,13 +114,16 @@ ROWS = (
     Row("knowledge", "skills_cold", "  for the first time", at_most=150),
     Row("knowledge", "recall_p95", "search 10,000 facts, p95", at_most=5),
     Row("knowledge", "hook_call", "a plugin's hook, added to a call", at_most=0.2),
+    Row("knowledge", "hook_step", "  added to a tool step, CPU", at_most=0.2),
     Row("knowledge", "hook_none", "  a look for hooks where there are none", "µs", at_most=5),
+    Row("knowledge", "hook_share", "  all looks of a tool step, share of it", "%", at_most=1),
     Row(
         "knowledge", "full_first", "'hi' with much of everything: first request", "x", at_most=1.15
     ),
     Row("knowledge", "full_cpu", "  CPU in all", "x"),
     Row("knowledge", "full_memory", "  peak memory, added", "MB", at_most=4),
     Row("knowledge", "full_body", "  request body", "B", at_most=12 * 1024),
+    Row("knowledge", "acp_start", "hermes acp: start to initialize answered", at_most=1000),
     Row("server", "serve_rate", "requests, 16 at a time", "/s", faster=28, stretch=57, more=True),
     Row("server", "serve_cpu", "  CPU of each", faster=40),
     Row("server", "serve_first", "first token, added by the server", faster=25),

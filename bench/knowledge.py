@@ -1,14 +1,24 @@
 """Skills, facts and hooks at their limits: python -m bench.knowledge URL GROUP..."""
 
 import asyncio
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.measure import cpu_ms, emit, text
+import aiohttp
+
+from bench.awaited import in_turn
+from bench.floor import Client
+from bench.measure import cpu_ms, emit, median, text
+from bench.ours import Ours
 from hermes.app.extensions.plugin_thread import PluginThread
+from hermes.app.runtime import Runtime
+from hermes.config.load import load_setup
 from hermes.config.schema import MemorySection
 from hermes.core.hooks import (
     Hook,
@@ -29,6 +39,10 @@ SKILLS = 1000
 FACTS = 10_000
 QUERIES = 300
 CALLS = 300
+STEPS = 20
+LOOKS = 5
+"""Looks for hooks in a tool step: two around the model call, three around the tool call."""
+STARTS = 5
 
 
 def write_skills(root: Path) -> None:
@@ -62,9 +76,7 @@ async def measure_facts(folder: Path) -> None:
     for number in range(QUERIES):
         words = " ".join(text(number * 31).split()[:2])
         begun = time.perf_counter()
-        await store.facts.read(
-            lambda table, words=words: table.search_facts(PROFILE_SCOPE.pairs, words, limit=10)
-        )
+        assert await book.search_facts(words, 10)
         took.append((time.perf_counter() - begun) * 1e3)
     emit("recall_p95", sorted(took)[int(0.95 * len(took))])
     await store.close()
@@ -92,6 +104,48 @@ async def measure_hooks(folder: Path) -> None:
         table.add_hook("pre_tool_call", Hook(HookOwner("bench"), call, 5))
     emit("hook_call", took["one"] - took["none"])
     emit("hook_none", took["none"] * 1e3)
+    await measure_steps(Hook(HookOwner("bench"), call, 5), took["none"])
+
+
+async def measure_steps(hook: Hook, look: float) -> None:
+    """Tool steps of whole turns, without hooks and with one, in turn; `look`: milliseconds of a
+    look for hooks where there are none."""
+    async with (
+        Runtime.open(load_setup()) as plain,
+        Runtime.open(load_setup()) as hooked,
+        aiohttp.ClientSession() as http,
+    ):
+        hooked.services.hooks.add_hook("pre_tool_call", hook)
+        client = Client(sys.argv[1], http)
+        kinds = {"none": Ours(plain, client), "one": Ours(hooked, client)}
+        for kind in kinds.values():
+            await kind.turn("text")
+        found = await in_turn(
+            {name: lambda k=kind: k.turn(f"tools-{STEPS}") for name, kind in kinds.items()}, 25
+        )
+    none, one = (median(found[name]) / STEPS for name in ("none", "one"))
+    emit("hook_step", one - none)
+    emit("hook_share", 100 * LOOKS * look / none)
+
+
+async def measure_editor() -> None:
+    """From the start of the program to its answer to an editor's first message."""
+    program = Path(sys.executable).parent / "hermes"
+    wish = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    took = []
+    for _ in range(STARTS):
+        begun = time.perf_counter()
+        process = await asyncio.create_subprocess_exec(
+            *(str(program), "acp"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps(wish).encode() + b"\n")
+        answer = json.loads(await process.stdout.readline())
+        took.append((time.perf_counter() - begun) * 1e3)
+        assert answer["result"]["protocolVersion"] == 1
+        process.stdin.close()
+        await process.wait()
+    emit("acp_start", *took)
 
 
 async def main() -> None:
@@ -100,6 +154,7 @@ async def main() -> None:
         measure_skills(folder)
         await measure_facts(folder)
         await measure_hooks(folder)
+        await measure_editor()
 
 
 if __name__ == "__main__":

@@ -99,6 +99,34 @@ async def use_servers_in_a_session(home: Home, notes: Path) -> None:
             assert expected in found, (name, found)
 
 
+async def test_the_page_begins_with_something_that_works(tmp_path: Path) -> None:
+    """The commands of docs/mcp.md, with the server from where `uvx` would have it."""
+    page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
+    block = page.partition("```sh\n")[2].partition("```")[0]
+    install, *lines = block.splitlines()
+    assert install.startswith("pip install") and any("uvx mcp-server-time" in x for x in lines)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    python = install_python(["mcp-server-time"])
+    (tools / "uvx").write_text(f'#!/bin/sh\nexec "{python}" -m mcp_server_time\n')
+    (tools / "uvx").chmod(0o755)
+    async with Provider([say("Answered.")]) as provider:
+        home = Home.of(tmp_path, provider)
+        home.env["PATH"] = f"{tools}:{Path(sys.executable).parent}:{home.env['PATH']}"
+        ran = await asyncio.to_thread(
+            subprocess.run,
+            ["bash", "-ec", "\n".join(lines)],
+            env=home.env,
+            cwd=home.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+    assert ran.returncode == 0 and "time: ok, 2 tools, " in ran.stdout, ran
+    assert ran.stdout.splitlines()[-1] == "Answered."
+
+
 async def test_the_reference_servers_work(node: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()

@@ -38,7 +38,7 @@ async def test_a_client_talks_to_the_agent_over_stdio(tmp_path: Path) -> None:
     steps = [
         say("hello"),
         say("again"),
-        call(("c1", "terminal", {"command": "git push"})),
+        call(("c1", "terminal", {"command": f"git push {'x' * 5000} --the-end"})),
         say("done"),
     ]
     async with Provider(steps) as p:
@@ -83,7 +83,9 @@ async def test_a_client_talks_to_the_agent_over_stdio(tmp_path: Path) -> None:
             async with asyncio.timeout(90):
                 while not (rows := (await use(client, "permissions_list_open"))["permissions"]):
                     await asyncio.sleep(0.05)
-            assert rows[0]["tool"] == "terminal" and "git push" in rows[0]["arguments"]
+            shown = rows[0]["arguments"]
+            assert rows[0]["tool"] == "terminal" and "git push" in shown
+            assert "--the-end" in shown and len(shown) <= 2000
             assert (await use(client, "permissions_respond", id=rows[0]["id"], decision="deny"))[
                 "ok"
             ]

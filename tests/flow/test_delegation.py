@@ -136,6 +136,18 @@ async def test_a_model_that_delegates_in_a_loop_stops_at_twelve(tmp_path: Path) 
         assert result(r.requests[-1]) == {"ok": False, "error": "At most 12 tasks a turn."}
 
 
+@pytest.mark.parametrize("background", [False, True])
+async def test_too_many_tasks_start_none_of_them(tmp_path: Path, background: bool) -> None:
+    tasks = [{"goal": f"goal {n}"} for n in range(13)]
+    parent = [delegate(tasks=tasks, background=background), say("ok")]
+    steps = Provider([], then=answer(parent, {}))
+    async with rig(tmp_path, steps, check=False) as r:
+        await r.turn("go")
+        assert result(r.requests[-1]) == {"ok": False, "error": "At most 12 tasks a turn."}
+        assert not r.runtime.delegations.list_children(r.session)
+        assert len(r.requests) == 2
+
+
 async def test_the_same_goal_again_returns_the_earlier_result(tmp_path: Path) -> None:
     parent = [
         delegate("c1", tasks=[{"goal": "goal A"}, {"goal": "goal A"}]),

@@ -21,7 +21,7 @@ from tests.kit.memory_service import MemoryService
 from tests.kit.processes import until
 from tests.kit.rig import rig
 
-MOODS = ("silent", "garbage", "broken", "noise", "down")
+MOODS = ("silent", "garbage", "broken", "noise", "down", "drip", "flood")
 PROFILE = hash_scope("profile")
 
 
@@ -119,6 +119,16 @@ async def test_a_reset_and_a_replaced_entry_are_told_as_such(tmp_path: Path) -> 
         assert [f["reason"] for f in await service.wait_for(1, "/flush")] == ["reset"]
         assert reply.session is not None
         await reply.session.close()
+
+
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(tmp_path: Path) -> None:
+    async with serving() as service:
+        service.mood = "pieces"
+        service.facts = [{"text": f"Herons eat fish {n}."} for n in range(2000)]
+        config = settings(service, recall="auto")
+        async with rig(tmp_path, [say("hello")], config=config, check=False) as r:
+            await r.turn("what do herons eat?")
+            assert "- Herons eat fish 0." in messages(r.requests[0])[-1].text
 
 
 @pytest.mark.parametrize("mood", MOODS)

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.agent.compression.token_estimate import text_weight
 from hermes.app.commands import CommandContext, run_command
-from tests.kit import Provider, Received, Reply, call, say
+from tests.kit import Gate, Provider, Received, Reply, call, say
 from tests.kit.bodies import messages, system
 from tests.kit.rig import Rig, rig
 
@@ -134,6 +134,27 @@ async def test_a_review_of_a_long_conversation_reads_six_thousand_tokens(
         (review,) = talk.reviews
         weight = sum(text_weight(row["content"]) for row in review.json["messages"])
         assert 5_600 < weight <= 6_000
+
+
+async def test_no_turn_waits_for_a_review(tmp_path: Path) -> None:
+    gate, talk = Gate(), Talk({"text": "Heron is the server."})
+
+    def answer(request: Received) -> Reply:
+        reply = talk(request)
+        return reply.hold(gate) if is_review(request) else reply
+
+    async with rig(tmp_path, [], then=answer, config=ON, check=False) as r:
+        await converse(r, 4)
+        await gate.reached()
+        await converse(r, 6)  # turns end while it is not answered
+        assert len(talk.reviews) == 1 and not kept(r), "one at a time"
+        gate.open()
+        await finish(r)
+        await r.until(lambda e: bool(kept(r)))
+        await converse(r, 1)
+        await finish(r)
+        text = messages(talk.reviews[1])[-1].text
+        assert text.count("User: message") == 7, "what was said meanwhile is read next"
 
 
 async def test_a_procedure_is_proposed_as_a_skill_once(tmp_path: Path) -> None:

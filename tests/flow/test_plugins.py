@@ -258,6 +258,19 @@ async def escape_loop(**kw):
 async def stop_loop(**kw):
     asyncio.get_running_loop().stop()
     await asyncio.sleep(600)
+class Unprintable(Exception):
+    def __str__(self):
+        raise self
+def raise_unprintable(**kw):
+    raise Unprintable
+class Lying(str):
+    def __str__(self):
+        raise Escape
+    def __len__(self):
+        raise Escape
+    __getitem__ = __iter__ = __format__ = __len__
+def lie(**kw):
+    return Lying("the text")
 def register(api):
     for name in api.config["hooks"]:
         api.register_hook(name, globals()[api.config["way"]])
@@ -266,7 +279,7 @@ def register(api):
 
 WAYS = (
     *("fail", "hang", "block_loop", "wait", "leave", "junk", "flood", "cancel", "cancel_loop"),
-    *("press", "press_loop", "escape_loop", "stop_loop"),
+    *("press", "press_loop", "escape_loop", "stop_loop", "raise_unprintable", "lie"),
 )
 
 
@@ -313,6 +326,23 @@ async def test_a_required_one_that_fails_blocks_every_tool(tmp_path: Path) -> No
         ),
         ("def register(api): api.register_command('/new', print)", "there is a command /new"),
         ("def register(api): api.register_hook('on_what', print)", "there is no hook on_what"),
+        (
+            "def register(api): api.register_tool('t', 'x', {'required': 7}, print)",
+            "the schema of t does not describe an object",
+        ),
+        (
+            "def register(api): api.register_tool('t', 'x', {'properties': {'a': id}}, print)",
+            "the schema of t is not JSON",
+        ),
+        (
+            "def register(api):\n  schema = {}\n  for _ in range(200): schema = {'items': schema}\n"
+            "  api.register_tool('t', 'x', schema, print)",
+            "the schema of t has more than 100 levels",
+        ),
+        (
+            "class E(Exception):\n  def __str__(self): raise self\ndef register(api): raise E",
+            "an exception without a text",
+        ),
         ("def register(api): api.secret('KIT_KEY')", "KIT_KEY is not in requires_env of bad."),
     ],
 )

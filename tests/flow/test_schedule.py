@@ -120,6 +120,28 @@ async def test_what_the_model_is_told_and_given(tmp_path: Path) -> None:
         assert "It runs 4 hours late, because no scheduler was running." in asked
 
 
+async def test_off_for_three_days(tmp_path: Path) -> None:
+    """What each job was told to do about it, and nothing a second time."""
+    async with bench(tmp_path, Provider([])) as b:
+        name = b.script("mark.sh", "echo ran")
+        jobs = {
+            missed: await b.add("daily 15:00", "", script=name, no_agent=True, missed=missed)
+            for missed in ("one", "skip", "all")
+        }
+        assert await b.pass_time(2 * 24 * HOUR + 4 * HOUR) == (4, 0)
+        assert await b.pass_time(1) == (0, 0)
+        states = {
+            missed: [run.state for run in await b.runs() if run.job == id]
+            for missed, id in jobs.items()
+        }
+        assert states == {
+            "one": ["missed", "missed", "ok"],
+            "skip": ["missed"] * 3,
+            "all": ["ok"] * 3,
+        }
+        assert await b.pass_time(22 * HOUR) == (3, 0), "on time again"
+
+
 async def test_a_run_begins_with_its_skills(tmp_path: Path) -> None:
     provider = Provider([say("Fine.")])
     async with bench(tmp_path, provider) as b:

@@ -49,8 +49,11 @@ async def test_thirty_turns_with_everything_that_could_change_it(tmp_path: Path)
     seen: list[Received] = []
     async with rig(tmp_path, [], then=answer, config=config, check=False) as r:
         await run_turns(r, 0, 10, seen)
-        write_skill(r.home.path / "skills", "second")
-        await do(r, "skills")
+        write_skill(r.home.work / "offered", "second")
+        await do(r, "skills", "install offered/second")
+        await do(r, "skills", "install offered/second yes")
+        assert (r.home.path / "skills/second/SKILL.md").exists()
+        await do(r, "reload-skills")
         await do(r, "memory", "add user Likes coffee too.")
         r.home.configure(mcp_servers={"two": {"command": "false"}})
         await do(r, "reload-mcp")

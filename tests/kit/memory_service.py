@@ -11,8 +11,9 @@ Call = tuple[str, dict[str, Any]]
 
 
 class MemoryService:
-    """`mood`: ok, silent (answers when it recovers), garbage (200, no JSON), broken (500) or noise
-    (no HTTP). `accepted` are the calls it has confirmed, in order."""
+    """`mood`: ok, silent (answers when it recovers), garbage (200, no JSON), broken (500), noise
+    (no HTTP), drip (an answer that never ends), flood (one of many megabytes) or pieces (one that
+    comes in parts). `accepted` are the calls it has confirmed, in order."""
 
     def __init__(self) -> None:
         self.mood = "ok"
@@ -75,6 +76,9 @@ class MemoryService:
         if self.mood == "noise":
             writer.write(b"\x00\xffnot HTTP at all\r\n\r\n")
             return
+        if self.mood in ("drip", "flood") and path == "/recall":
+            await self._answer_forever(writer)
+            return
         status, answer = 200, json.dumps({"facts": self.facts}).encode()
         if self.mood == "broken":
             status = 500
@@ -86,5 +90,20 @@ class MemoryService:
                 self.keys.append(fields.get("idempotency-key", ""))
                 self._changed.notify_all()
         head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode() + answer)
+        writer.write(head.encode())
+        if self.mood == "pieces" and path == "/recall":
+            writer.write(answer[:100])
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            answer = answer[100:]
+        writer.write(answer)
         await writer.drain()
+
+    async def _answer_forever(self, writer: asyncio.StreamWriter) -> None:
+        """Until the client has gone: a byte now and then, or as much as it takes."""
+        writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 99999999999\r\n\r\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b" " if self.mood == "drip" else bytes(1 << 20))
+                await writer.drain()
+                await asyncio.sleep(0.01)

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from hermes.core.errors import HermesError
 from hermes.core.message import Message, Text, ToolCall
+from hermes.core.text import describe_exception, take_text
 
 log = logging.getLogger(__name__)
 
@@ -194,8 +195,8 @@ class SessionHooks:
         except TimeoutError:
             reason = f"{name} took more than {hook.seconds:g} s"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of others
-            reason = f"{name}: {type(error).__name__}: {error}"
-        if text := owner.note_fault(" ".join(reason.split())[:300]):
+            reason = f"{name}: {describe_exception(error)}"
+        if text := owner.note_fault(reason):
             session.tell("plugin", text)
         owner.raise_if_required()
         return None
@@ -208,9 +209,10 @@ def parse_nothing(value: Any) -> None:
 def parse_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"it must return a text or nothing, not {type(value).__name__}")
-    if len(value) > MAX_TEXT:
-        raise ValueError(f"it returned {len(value)} characters; at most {MAX_TEXT} are used")
-    return value
+    text = take_text(value)
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"it returned {len(text)} characters; at most {MAX_TEXT} are used")
+    return text
 
 
 def parse_decision(value: Any) -> ToolDecision | None:
@@ -228,7 +230,7 @@ def parse_context(value: Any) -> str:
     """What `pre_llm_call` returns."""
     match value:
         case {"context": str(text)}:
-            return text[:MAX_CONTEXT]
+            return take_text(text)[:MAX_CONTEXT]
     raise TypeError('it must return {"context": text} or nothing')
 
 
@@ -240,7 +242,7 @@ def parse_dispatch(value: Any) -> DispatchDecision | None:
         case {"action": "skip"}:
             return DispatchDecision("skip")
         case {"action": "rewrite", "text": str(text)}:
-            return DispatchDecision("rewrite", text)
+            return DispatchDecision("rewrite", take_text(text))
     raise TypeError('it must return {"action": "skip"}, {"action": "rewrite", "text": ...} or None')
 
 

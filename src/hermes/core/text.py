@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_DESCRIPTION = 300
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -40,6 +41,22 @@ def clean_value(value: Any, clean_other: Callable[[Any], Any] = lambda other: ot
             return [clean_value(v, clean_other) for v in value]
         case _:
             return clean_other(value)
+
+
+def take_text(value: str) -> str:
+    """The characters of a text whose class may do anything when it is used; TypeError if it only
+    says that it is one."""
+    return str.__str__(value)
+
+
+def describe_exception(error: BaseException) -> str:
+    """The kind of an exception and its text, on one line; in the code of others even these can
+    fail."""
+    try:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+    except Exception:  # noqa: BLE001 - its text is code of others as well
+        return "an exception without a text"
+    return take_text(words)[:_MAX_DESCRIPTION]
 
 
 def format_plural(number: int, thing: str, things: str = "") -> str:

@@ -65,6 +65,11 @@ def wrap_text(text: str, mark: str, *, begin: bool, end: bool) -> str:
     return f"<{mark}>\n" * begin + text + f"\n</{mark}>" * end
 
 
+def break_tags(text: str, name: str) -> str:
+    """The text with all tags of this name broken: it can neither begin nor end such a block."""
+    return re.sub(rf"(?i)<(?=[\s/]*{name}\s*>)", r"<\\", text)
+
+
 def make_inert(text: str) -> str:
     """Tool output that can neither hide characters nor imitate our markers."""
     text = _insert_after(_MARKERS, "\\", reveal_hidden(text))

@@ -51,6 +51,7 @@ from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
 _MAX_PAGES = 100
+_MAX_NAME = 200
 T = TypeVar("T")
 
 
@@ -78,14 +79,19 @@ class ServerConnection:
         return self._client.protocol_version
 
     async def list_tools(self) -> list[ToolDefinition]:
-        """The tools of the server; those with a schema that is too large are left out."""
+        """The tools of the server, the first of each name; those with a schema that is too large
+        are left out."""
         if self._client.server_capabilities.tools is None:
             return []
         found = await self._read_pages(
             lambda cursor: self._client.list_tools(cursor=cursor, cache_mode="refresh"),
             lambda page: page.tools,
         )
-        return [_convert_tool(tool) for tool in found if not is_too_large(tool.input_schema)]
+        tools: dict[str, ToolDefinition] = {}
+        for tool in found:
+            if tool.name and not is_too_large(tool.input_schema):
+                tools.setdefault(tool.name[:_MAX_NAME], _convert_tool(tool))
+        return list(tools.values())
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], show: Callable[[str], None]
@@ -153,9 +159,9 @@ class ServerConnection:
         for _ in range(_MAX_PAGES):
             page = await self._guard_request(read(cursor))
             found += pick(page)
-            cursor = page.next_cursor
-            if not cursor or len(found) >= MAX_TOOLS:
+            if page.next_cursor in ("", None, cursor) or len(found) >= MAX_TOOLS:
                 break
+            cursor = page.next_cursor
         return found[:MAX_TOOLS]
 
     async def _guard_request(self, request: Awaitable[T]) -> T:
@@ -171,8 +177,18 @@ class ServerConnection:
         except (RuntimeError, ValueError) as error:
             log.info("MCP %s: %s", self._name, error)
             raise ToolError(
-                f"MCP {self._name} gave an answer that is not valid: {str(error)[:300]}"
+                f"MCP {self._name} gave an answer that is not valid: {_describe_invalid(error)}"
             ) from None
+
+
+def _describe_invalid(error: Exception) -> str:
+    """What is wrong with an answer: of several faults the first, without links to documents."""
+    try:
+        fault = error.errors(include_url=False)[0]  # type: ignore[attr-defined]
+        words = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+    except (AttributeError, LookupError, TypeError):
+        words = str(error)
+    return f"{words[:300].rstrip('.')}."
 
 
 @asynccontextmanager
@@ -298,7 +314,7 @@ def _convert_tool(tool: Tool) -> ToolDefinition:
     hints = tool.annotations
     schema = tool.input_schema
     return ToolDefinition(
-        tool.name[:200],
+        tool.name[:_MAX_NAME],
         (tool.description or tool.title or "")[:MAX_DESCRIPTION],
         schema if schema.get("type") == "object" else {"type": "object", **schema},
         read_only=bool(hints and hints.read_only_hint),

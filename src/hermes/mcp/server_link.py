@@ -182,7 +182,7 @@ class ServerLink:
     async def agree(self) -> None:
         """Agree to everything the server offers now."""
         connection = await self.connect()
-        definitions = await connection.list_tools()
+        definitions = await self._list_tools(connection)
         await asyncio.to_thread(self.agreement.save_tools, definitions)
 
     # -- connections ------------------------------------------------------------------------
@@ -322,9 +322,20 @@ class ServerLink:
 
     async def _check_tools(self, connection: ServerConnection) -> None:
         """Compare what the server offers with what was agreed to, and tell what is new."""
-        found = await connection.list_tools()
+        found = await self._list_tools(connection)
         for code, text in await asyncio.to_thread(self.agreement.check_tools, found):
             self._notify(code, text)
+
+    async def _list_tools(self, connection: ServerConnection) -> list[ToolDefinition]:
+        """What the server offers. ServerUnavailable when it does not say so in time."""
+        seconds = self.config.settings.connect_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await connection.list_tools()
+        except TimeoutError:
+            raise ServerUnavailable(
+                f"MCP {self.config.name} did not list its tools within {seconds:g} s."
+            ) from None
 
     def _begin_refresh(self) -> None:
         """The server says that its tools changed."""

@@ -1,6 +1,7 @@
 """One memory file with its facts, and the changes that are made to both at once."""
 
 import time
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import Struct
@@ -74,13 +75,21 @@ class MemoryPage:
             raise MemoryRefused(f"{text} Nothing was changed.") from None
         pinned = {f.text: f for f in table.list_facts(scope, target, states=("pinned",))}
         self.slots = [Slot(text, pinned.pop(text, None)) for text in self._texts]
-        self.stored = table.list_facts(scope, target, states=("stored",))
-        self._keys = {entries.normalize_entry(old.text): old for old in self._list_entries()}
         self._removed = list(pinned.values())
         """Facts to archive: at first those whose entry somebody deleted from the file."""
         self.journal = journal
         journal += [JournalEntry("remove", fact) for fact in self._removed]
         journal += [JournalEntry("add", slot) for slot in self.slots if slot.fact is None]
+
+    @cached_property
+    def stored(self) -> list[Fact]:
+        """The facts that are not in the file. There may be thousands: they are read for changes,
+        not for a look at the file."""
+        return self._table.list_facts(self.scope, self.target, states=("stored",))
+
+    @cached_property
+    def _keys(self) -> dict[str, Slot | Fact]:
+        return {entries.normalize_entry(old.text): old for old in self._list_entries()}
 
     @property
     def is_synced(self) -> bool:
@@ -174,10 +183,12 @@ class MemoryPage:
             self._table.change_state(fact.id, "archived")
         pinned = set(map(id, kept))
         for slot in self.slots:
-            if slot.fact is None:
-                slot.fact = self._save_row(slot, author, pinned=id(slot) in pinned)
-                if id(slot) not in pinned:
-                    self.stored.append(slot.fact)
+            if slot.fact is None and id(slot) in pinned:
+                slot.fact = self._save_row(slot, author, pinned=True)
+            elif slot.fact is None:
+                stored = self.stored  # read before the row is there
+                slot.fact = self._save_row(slot, author, pinned=False)
+                stored.append(slot.fact)
         self._removed, self.slots = [], kept
 
     def _select_pinned(self) -> list[Slot]:

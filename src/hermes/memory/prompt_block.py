@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hermes.config.schema import MemorySection
 from hermes.core.store import Facts, FactTable, FactTarget
-from hermes.core.untrusted_text import make_inert
+from hermes.core.untrusted_text import break_tags, make_inert
 from hermes.memory.entries import count_chars, read_entries, take_shown
 from hermes.memory.scope import MemoryScope, find_file
 
@@ -50,8 +50,7 @@ async def build_memory_block(
         for entry in shown:
             at = times.get((target, entry)) or time.time()
             date = time.strftime("%Y-%m-%d", time.localtime(at))
-            text = make_inert(redact(entry)).replace("<memory>", "<\\memory>")
-            text = text.replace("</memory>", "<\\/memory>").replace("\n", "\n  ")
+            text = break_tags(make_inert(redact(entry)), "memory").replace("\n", "\n  ")
             lines.append(f"- {text} ({date})")
     if more:
         lines.append(f'{more} more: memory {{"action":"search"}}')

@@ -108,7 +108,12 @@ class HttpProvider:
                 timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as response:
-                return response.status, await response.content.read(_MAX_ANSWER)
+                answer = bytearray()
+                async for piece in response.content.iter_any():
+                    answer += piece
+                    if len(answer) > _MAX_ANSWER:
+                        raise ProviderFailed(f"{path} answered with more than 1 MB")
+                return response.status, bytes(answer)
         except TimeoutError:
             raise ProviderFailed(f"{path} did not answer in {seconds:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import io
+import lzma
 import os
 import stat
 import subprocess
@@ -11,19 +14,24 @@ import tarfile
 import tempfile
 import unicodedata
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from msgspec import Struct
 
 from hermes.config.env import get_environment
 from hermes.core.errors import ConfigError
+from hermes.core.untrusted_text import reveal_hidden
 
 MAX_FILES = 200
 MAX_FILE_BYTES = 1 << 20
 MAX_BYTES = 5 << 20
 _MAX_RATIO = 100
 _MAX_PACKED = 20 << 20
+_MAX_PART = 255
+"""Bytes of a file's or a folder's name that file systems take."""
 _SKIPPED = frozenset({".git", "__pycache__", ".DS_Store"})
 _GIT_SECONDS = 300
 
@@ -71,35 +79,56 @@ class _Collector:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self._size = 0
-        self._folded: set[str] = set()
+        self._spelled: dict[str, str] = {}
+        """How each file and folder is written, by what names have in common that differ by case."""
 
     def check_name(self, name: str) -> str:
         """The name without what is harmless in it."""
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or ":" in path.parts[0:1] or "\0" in name:
             raise BundleRefused(f"{name!r} leads out of its folder; nothing was installed.")
-        if not path.parts or len(name) > 300:
+        is_usable = path.parts and len(name) <= 300 and name.splitlines() == [name]
+        if not is_usable or any(_is_too_long(part) for part in path.parts):
             raise BundleRefused(f"{name[:60]!r} is no usable file name; nothing was installed.")
+        if reveal_hidden(name) != name:
+            shown = reveal_hidden(name)[:60]
+            raise BundleRefused(f"{shown!r} has hidden characters; nothing was installed.")
         return str(path)
 
     def add(self, name: str, data: bytes) -> None:
         path = self.check_name(name)
         if any(part in _SKIPPED for part in PurePosixPath(path).parts):
             return
-        folded = unicodedata.normalize("NFC", path).casefold()
-        if folded in self._folded:
-            raise BundleRefused(
-                f"Two files are named {path!r} but for case; nothing was installed."
-            )
-        self._folded.add(folded)
+        self._take_place(PurePosixPath(path).parts)
         self._size += len(data)
         if len(data) > MAX_FILE_BYTES:
             raise BundleRefused(f"{path} is larger than 1 MB; nothing was installed.")
         if self._size > MAX_BYTES:
             raise BundleRefused("It is larger than 5 MB; nothing was installed.")
-        if len(self._folded) > MAX_FILES:
+        if len(self.files) == MAX_FILES:
             raise BundleRefused(f"It has more than {MAX_FILES} files; nothing was installed.")
         self.files[path] = data
+
+    def _take_place(self, parts: Sequence[str]) -> None:
+        """Refuse a file that would be in the place of another one, here or on other systems."""
+        for count in range(1, len(parts) + 1):
+            path = "/".join(parts[:count])
+            folded = unicodedata.normalize("NFC", path).casefold()
+            is_taken = folded in self._spelled
+            if self._spelled.setdefault(folded, path) != path:
+                raise BundleRefused(
+                    f"Two files are named {path!r} but for case; nothing was installed."
+                )
+            if is_taken if count == len(parts) else path in self.files:
+                raise BundleRefused(f"{path!r} is there twice; nothing was installed.")
+
+
+def _is_too_long(part: str) -> bool:
+    """Whether it is longer than names may be, or is no text."""
+    try:
+        return len(part.encode()) > _MAX_PART
+    except UnicodeEncodeError:
+        return True
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
@@ -136,8 +165,11 @@ def read_archive(data: bytes) -> dict[str, bytes]:
         if zipfile.is_zipfile(io.BytesIO(data)):
             return _read_zip(data)
         return _read_tar(data)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, RuntimeError):
+    except (*_DAMAGED, EOFError, OSError, ValueError, RuntimeError):
         raise BundleRefused("It is no zip or tar archive that can be read.") from None
+
+
+_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError)
 
 
 def _read_zip(data: bytes) -> dict[str, bytes]:
@@ -157,10 +189,33 @@ def _read_zip(data: bytes) -> dict[str, bytes]:
     return taken.files
 
 
+def _unpack(data: bytes) -> bytes:
+    """A tar archive without its compression, read up to a bound: what its headers say about sizes
+    is believed only after that."""
+    found = [opened for magic, opened in _COMPRESSIONS if data.startswith(magic)]
+    if not found:
+        return data
+    limit = min(_MAX_RATIO * max(len(data), 1024), 2 * MAX_BYTES) + _HEADER_BYTES
+    with found[0](io.BytesIO(data)) as stream:
+        unpacked: bytes = stream.read(limit + 1)
+    if len(unpacked) > limit:
+        raise BundleRefused("The archive unpacks to too much; nothing was installed.")
+    return unpacked
+
+
+_COMPRESSIONS: tuple[tuple[bytes, Callable[[io.BytesIO], Any]], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ\0", lzma.open),
+)
+_HEADER_BYTES = 4 * MAX_FILES * 1024
+"""What a tar archive has beside the contents of its files, each padded to blocks."""
+
+
 def _read_tar(data: bytes) -> dict[str, bytes]:
     taken = _Collector()
     limit = min(_MAX_RATIO * max(len(data), 1024), 2 * MAX_BYTES)
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r|*") as archive:
+    with tarfile.open(fileobj=io.BytesIO(_unpack(data)), mode="r:") as archive:
         size = count = 0
         for member in archive:
             size, count = size + member.size, count + 1
@@ -177,9 +232,9 @@ def _read_tar(data: bytes) -> dict[str, bytes]:
     return taken.files
 
 
-def read_repository(address: str, ref: str) -> tuple[dict[str, bytes], str]:
-    """The files of a git repository and the commit they are from. Nothing is checked out, so no
-    hook, filter or submodule runs."""
+def read_repository(address: str, ref: str, path: str = "") -> tuple[dict[str, bytes], str]:
+    """The files of a git repository, or of a folder in it, and the commit they are from. Nothing is
+    checked out, so no hook, filter or submodule runs."""
     with tempfile.TemporaryDirectory(prefix="hermes-skill-") as folder:
         command = ["clone", "--quiet", "--bare", "--template=", "--no-tags"]
         if not ref or not _is_commit(ref):
@@ -188,22 +243,21 @@ def read_repository(address: str, ref: str) -> tuple[dict[str, bytes], str]:
         wanted = ref if _is_commit(ref) else "HEAD"
         commit = _run_git("-C", folder, "rev-parse", "--verify", f"{wanted}^{{commit}}")
         name = commit.decode().strip()
-        taken = _Collector()
-        listing = _run_git("-C", folder, "ls-tree", "-r", "-z", "--long", name).split(b"\0")
+        within = ["--", f"{path.strip('/')}/"] if path.strip("/") else []
+        found = _run_git("-C", folder, "ls-tree", "-r", "-z", "--long", name, *within)
+        listing = found.split(b"\0")
         rows = [row.split(b"\t", 1) for row in listing if row]
         if len(rows) > 50 * MAX_FILES:
             raise BundleRefused("The repository has too many files; name a folder in it.")
+        blobs: dict[str, bytes] = {}
         for about, raw in rows:
             mode, kind, blob, size = about.split()
-            path = raw.decode("utf-8", "replace")
-            taken.files[path] = b""
+            file = raw.decode("utf-8", "replace")
             if kind != b"blob" or mode == b"120000":
-                taken.files[path] = _LINK
-            elif int(size) <= MAX_FILE_BYTES:
-                taken.files[path] = blob
+                blobs[file] = _LINK
             else:
-                taken.files[path] = _LARGE
-        return _load_blobs(folder, taken.files), name
+                blobs[file] = blob if int(size) <= MAX_FILE_BYTES else _LARGE
+        return _load_blobs(folder, blobs), name
 
 
 _LINK, _LARGE = b"\0link", b"\0large"
@@ -237,6 +291,7 @@ def _run_git(*words: str) -> bytes:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": "https:file:ssh",
         "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_LITERAL_PATHSPECS": "1",
     }
     settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
     try:
@@ -292,4 +347,6 @@ def pick_bundle(
             raise BundleRefused(f"{name} is {what}; nothing was installed.")
         taken.add(inner, data)
     name = kind.find_name(taken.files, PurePosixPath(top).name or fallback)
+    if not name or name.startswith(".") or PurePosixPath(name).name != name:
+        raise BundleRefused(f"{name!r} cannot be the name of a {kind.noun}; nothing was installed.")
     return SkillBundle(name, taken.files, source, commit)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from hermes.core.untrusted_text import make_inert
+from hermes.core.untrusted_text import break_tags, make_inert
 from hermes.skills.skill import Skill
 
 _MAX_DESCRIPTION = 160
@@ -41,7 +41,7 @@ def _count_rest(count: int) -> str:
 
 
 def _clean(text: str) -> str:
-    return " ".join(make_inert(text).replace("<skills>", "").replace("</skills>", "").split())
+    return " ".join(break_tags(make_inert(text), "skills").split())
 
 
 def _cut_bytes(text: str) -> str:

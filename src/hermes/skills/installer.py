@@ -66,9 +66,18 @@ class SkillInstaller:
             found = bundle.read_archive(self._download(address))
             return bundle.pick_bundle(self.kind, found, path, source, _strip_suffixes(name))
         address, ref, path = _parse_repository(address, path)
-        found, commit = bundle.read_repository(address, ref)
+        found, commit = bundle.read_repository(address, ref, path)
         fallback = address.rstrip("/").rpartition("/")[2].removesuffix(".git")
         return bundle.pick_bundle(self.kind, found, path, source, fallback, commit)
+
+    def require_same(self, fetched: SkillBundle, name: str) -> None:
+        """ConfigError when what a source offers now is called something else than what was
+        installed from it: it would take another's place."""
+        if fetched.name != name:
+            raise ConfigError(
+                f"{fetched.source} has a {self.kind.noun} {fetched.name} now, not {name}. Nothing "
+                "was changed."
+            )
 
     def quarantine_bundle(self, fetched: SkillBundle) -> Path:
         """Write the files where nothing loads them, and check that they are what they should be."""

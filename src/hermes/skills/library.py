@@ -128,6 +128,8 @@ def _walk_folders(
             except OSError:
                 if depth + 1 < _MAX_DEPTH:
                     yield from _walk_folders(folder, folders, depth + 1)
+                else:
+                    folders[folder] = _stat_path(folder).st_mtime_ns  # it may become a skill
                 continue
             yield folder, status
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from secrets import token_hex
 
@@ -53,8 +54,8 @@ class SkillProposals:
     ) -> SkillChange:
         """The change in full; ToolError when it cannot be made."""
         folder = self._installer.folder / name
-        if not name or name != Path(name).name or name.startswith("."):
-            raise ToolError(f"{name!r} is no name for a skill.")
+        if not name or name != Path(name).name or name.startswith(".") or not _is_usable(name):
+            raise ToolError(f"{name[:60]!r} is no name for a skill.")
         if name in self._installer.read_records():
             raise ToolError(f"{name} was installed from elsewhere and cannot be edited.")
         if action == "create" and folder.exists():
@@ -63,6 +64,8 @@ class SkillProposals:
             raise ToolError(f"There is no skill {name} that can be edited.")
         file = file or SKILL_FILE
         path = _resolve_file(folder, file)
+        if action == "create" and Path(file) != Path(SKILL_FILE):
+            raise ToolError("A skill begins with its SKILL.md; add other files with edit.")
         before = path.read_text("utf-8", "replace") if path.is_file() else ""
         if action == "patch":
             if before.count(old) != 1 or not old:
@@ -87,12 +90,15 @@ class SkillProposals:
         if now != change.before:
             raise ToolError(f"{change.file} of {change.name} has changed since; nothing was done.")
         is_new = not folder.exists()
-        make_private_folder(path.parent)
-        replace_file(path, change.content.encode("utf-8", "replace"))
+        try:
+            make_private_folder(path.parent)
+            replace_file(path, change.content.encode("utf-8", "replace"))
+        except OSError as error:
+            what = f"{change.file} of {change.name} cannot be written: {error.strerror}"
+            raise ToolError(f"{what}. Nothing was changed.") from None
         if problems := validate_skill(folder):
             if is_new:
-                path.unlink()
-                folder.rmdir()
+                shutil.rmtree(folder)
             else:
                 replace_file(path, now.encode("utf-8", "replace"))
             raise ToolError(f"It would not be a valid skill: {'; '.join(problems)}.")
@@ -129,7 +135,15 @@ def show_change(change: SkillChange) -> str:
     return "\n".join([*lines, *(str(finding) for finding in found if finding.level != "low")])
 
 
+def _is_usable(name: str) -> bool:
+    """Whether files can have names with these parts."""
+    parts = Path(name).parts
+    return "\0" not in name and all(len(p.encode("utf-8", "replace")) <= 255 for p in parts)
+
+
 def _resolve_file(folder: Path, file: str) -> Path:
+    if not _is_usable(file):
+        raise ToolError(f"{file[:60]!r} is no name for a file.")
     path = folder / file
     if not path.resolve().is_relative_to(folder.resolve()) or Path(file).is_absolute():
         raise ToolError(f"{file} is not inside the skill.")

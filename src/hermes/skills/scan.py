@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hermes.core.text import compile_pattern
 from hermes.core.untrusted_text import reveal_hidden
+from hermes.skills.skill import SKILL_FILE
 
 ScanLevel: TypeAlias = Literal["high", "medium", "low"]
 _LEVELS: tuple[ScanLevel, ...] = ("high", "medium", "low")
@@ -114,8 +115,9 @@ _RULES: tuple[tuple[ScanLevel, str, str], ...] = (
     ("low", r"(?i)\b(?:pip|npm|uv|cargo|gem)\s+(?:install|i|add)\b", "installs packages"),
 )
 _BLOB = r"[A-Za-z0-9+/_-]{24,}={0,2}"
-_BLOB_LINES = r"(?m)(?:^[ \t\"']*[A-Za-z0-9+/]{16,}={0,2}[ \t\"',+\\]*\n){2,}"
-"""Lines of nothing but base64, as programs wrap it."""
+_BLOB_LINES = r"(?m)(?:^[ \t\"']*+[A-Za-z0-9+/]{16,}+={0,2}+[ \t\"',+\\]*+\n){2,}"
+"""Lines of nothing but base64, as programs wrap it. Nothing is tried twice: a long line would cost
+hours."""
 _MAX_DEPTH = 3
 _NAMED = r"(?i)(?:(?:-o|>|--output)\s*|[/=])([\w./~$-]{2,120})(?=[\s\"';&|)]|$)"
 """The files that a line with a download could write: named by an option, or by the address."""
@@ -152,8 +154,8 @@ def is_blocked(findings: list[ScanFinding]) -> bool:
 def _find_hidden(path: str, text: str) -> Iterator[ScanFinding]:
     if reveal_hidden(text.replace("\r\n", "\n")) == text.replace("\r\n", "\n"):
         return
-    if "\0" in text:  # not a text; its beginning was looked at
-        return
+    if "\0" in text and "\ufffd" in text and not path.endswith(SKILL_FILE):
+        return  # not a text; its beginning was looked at
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if reveal_hidden(line) != line:
             yield ScanFinding("high", path, number, "has hidden characters")

@@ -150,4 +150,5 @@ def _read_conditions(fields: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 def _list_words(value: Any) -> list[str]:
     if isinstance(value, str):
         return value.replace(",", " ").split()
-    return [str(word) for word in value] if isinstance(value, list) else []
+    words = value if isinstance(value, list) else []
+    return [str(word) for word in words if not isinstance(word, list | dict)]

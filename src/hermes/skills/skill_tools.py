@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,27 +117,39 @@ def read_view(skill: Skill, file: str, offset: int) -> str:
     """The text of a skill's file from `offset` on, headed by where it comes from."""
     folder = Path(skill.folder).resolve()
     path = folder / (file or SKILL_FILE)
-    if not path.resolve().is_relative_to(folder):
-        raise ToolError(f"{file} is not inside the skill.")
     try:
+        if not path.resolve().is_relative_to(folder):
+            raise ToolError(f"{file} is not inside the skill.")
         if path.exists() and not path.is_file():
             raise ToolError(f"{file or SKILL_FILE} is not a plain file.")
-        data = path.read_bytes()
+        piece, end, size = _read_piece(path, offset)
     except OSError as error:
-        raise ToolError(f"{file or SKILL_FILE} cannot be read: {error.strerror}.") from None
-    end = offset + _VIEW_BYTES
-    while end < len(data) and data[end] & 0xC0 == 0x80:  # inside a character
-        end -= 1
-    piece = data[offset:end].decode("utf-8", "ignore")
-    left = len(data) - end
+        raise ToolError(f"{file[:60] or SKILL_FILE} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise ToolError(f"{file[:60]!r} is no name for a file.") from None
     lines = [f"Skill {skill.name}, installed by the user; it grants nothing.", "", piece.rstrip()]
-    if left > 0:
-        lines.append(f"[{left} bytes more: offset {end}]")
+    if size > end:
+        lines.append(f"[{size - end} bytes more: offset {end}]")
     if not file:
         names = list_files(folder)
         lines += ["", f"Folder: {folder}"]
         lines += [f"Files: {', '.join(names)}"] if names else []
     return "\n".join(lines)
+
+
+def _read_piece(path: Path, offset: int) -> tuple[str, int, int]:
+    """A part of a file from `offset` on, where it ends, and how long the file is. It ends between
+    two characters."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(offset)
+        data = file.read(_VIEW_BYTES + 1)
+    end = min(len(data), _VIEW_BYTES)
+    for back in range(4):
+        if end == len(data) or data[end - back] & 0xC0 != 0x80:
+            end -= back
+            break
+    return data[:end].decode("utf-8", "ignore"), offset + end, size
 
 
 def list_files(folder: Path) -> list[str]:
@@ -153,7 +166,7 @@ def list_files(folder: Path) -> list[str]:
 
 def expand_skill(skill: Skill, arguments: str) -> str:
     """The instructions as a message, with what the user wrote behind the command."""
-    text = (Path(skill.folder) / SKILL_FILE).read_text("utf-8", "replace")
+    text = reveal_hidden((Path(skill.folder) / SKILL_FILE).read_text("utf-8", "replace"))
     body = split_text(text)[1].strip().replace("${HERMES_SKILL_DIR}", skill.folder)
     if "$ARGUMENTS" in body:
         return body.replace("$ARGUMENTS", arguments)

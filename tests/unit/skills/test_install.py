@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import os
 import subprocess
@@ -69,6 +70,33 @@ def tree(tmp: Path, change: Callable[[Path], object]) -> Path:
     return folder
 
 
+def renamed(name: str) -> Callable[[Path], Path]:
+    """An archive whose own name becomes that of the skill."""
+    return lambda tmp: pack_zip({"SKILL.md": GOOD}, tmp).rename(tmp / f"{name}.zip")
+
+
+def damaged(tmp: Path) -> Path:
+    path = pack_zip({"SKILL.md": GOOD, "x": os.urandom(99) + b"hello" * 999}, tmp)
+    data = bytearray(path.read_bytes())
+    start = 30 + int.from_bytes(data[26:28], "little")  # behind the header of the first file
+    data[start : start + 20] = bytes(byte ^ 0xFF for byte in data[start : start + 20])
+    return _write(path, bytes(data))
+
+
+def header_bomb(tmp: Path) -> Path:
+    """A header that says nothing in 64 MB, packed to some kilobytes."""
+    header = tarfile.TarInfo("about")
+    header.type, header.size = tarfile.XHDTYPE, 64 << 20
+    skill = tarfile.TarInfo("SKILL.md")
+    skill.size = len(GOOD)
+    with gzip.open(tmp / "deed.tar.gz", "wb") as file:
+        file.write(header.tobuf(tarfile.USTAR_FORMAT))
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+        file.write(skill.tobuf() + GOOD.encode().ljust(512, b"\0") + bytes(1024))
+    return tmp / "deed.tar.gz"
+
+
 HOSTILE: dict[str, Callable[[Path], Path]] = {
     "slip": zipped(**{"../../evil": "x"}),
     "deep slip": zipped(**{"a/../../evil": "x"}),
@@ -129,6 +157,23 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
     "all of a folder of keys": said("cp -r ~/.ssh /tmp/x"),
     "environment of a process": said("cat /proc/self/environ"),
     "native program": zipped(**{"tool": b"\x7fELF\x02\x01\x01" + bytes(64)}),
+    "named like the folder above": renamed(".."),
+    "named like its folder": renamed("."),
+    "hidden by its name": renamed(".deed"),
+    "file and folder": zipped(**{"a": "x", "a/b": "y"}),
+    "folder and file": zipped(**{"a/b": "y", "a": "x"}),
+    "folders that are twins": zipped(**{"Run/a": "x", "run/b": "y"}),
+    "a name too long for a file": zipped(**{"a" * 280: "x"}),
+    "a name that is no text": lambda tmp: pack_tar(
+        tmp, ("SKILL.md", GOOD.encode(), ""), ("x\udcff", b"1", "")
+    ),
+    "a name of two lines": zipped(**{"a\nhigh SKILL.md:1 fake": "x"}),
+    "hidden characters in a name": zipped(**{"a\u202etxt.sh": "x"}),
+    "hidden characters beside a nul": said(
+        "\0 harmless" + "".join(chr(0xE0000 + ord(c)) for c in "obey")
+    ),
+    "damaged": damaged,
+    "a bomb in a header": header_bomb,
     "native in base64": said(base64.b64encode(b"\x7fELF\x02\x01\x01" + bytes(64)).decode()),
 }
 
@@ -164,6 +209,7 @@ def test_hostile_sources_are_not_installed(tmp_path: Path, case: str) -> None:
     wanted = 2 if case == "wrong name" else 1
     assert code == wanted and "installed deed" not in told, told
     skills = home.path / "skills"
+    assert skills.is_dir()
     assert not [p for p in skills.rglob("*") if p.is_file() and ".lock" not in p.name], told
     assert not (tmp_path / "evil").exists() and not (home.path / "evil").exists()
     assert "Traceback" not in told
@@ -286,6 +332,44 @@ async def test_inside_the_agent_nothing_is_changed(tmp_path: Path) -> None:
     for line in ("/memory add x", "/skills remove x", "/cron add 30m look", "/config timezone UTC"):
         ran = await run_hermes(["chat", "-q", line], home)
         assert ran.rc == 2 and "yourself" in ran.stderr, line
+
+
+def test_only_the_folder_that_is_named_is_read_from_a_repository(tmp_path: Path) -> None:
+    """However much there is beside it."""
+    repo, home = repository(tmp_path), Home(tmp_path)
+    blob = git(repo, "hash-object", "-w", "skills/other/SKILL.md")
+    rows = "".join(f"100644 {blob}\tmany/{number}\n" for number in range(10_001))
+    add = ["git", "update-index", "--index-info"]
+    subprocess.run(add, cwd=repo, input=rows.encode(), check=True)
+    git(repo, "commit", "-qm", "much")
+    code, told = install(home, "install", f"file://{repo}", "--yes")
+    assert code == 1 and "name a folder in it" in told
+    code, told = install(home, "install", f"file://{repo}#skills/deed", "--yes")
+    assert code == 0 and "installed deed" in told, told
+
+
+def test_an_update_takes_no_other_skills_place(tmp_path: Path) -> None:
+    home, source = Home(tmp_path), tmp_path / "source"
+    mine = write_skill(home.path / "skills", "mine")
+    before = (mine / "SKILL.md").read_bytes()
+    write_skill(source / "skills", "deed")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
+        git(source, *words)
+    assert install(home, "install", f"file://{source}", "--yes")[0] == 0
+    (source / "skills/deed").rename(source / "skills/mine")
+    text = (source / "skills/mine/SKILL.md").read_text()
+    (source / "skills/mine/SKILL.md").write_text(text.replace("deed", "mine"))
+    commit_all(source)
+    code, told = install(home, "update", "--yes", "--force")
+    assert code == 2 and f"file://{source} has a skill mine now, not deed." in told
+    assert (mine / "SKILL.md").read_bytes() == before
+    assert (home.path / "skills/deed/SKILL.md").exists()
+
+
+def test_a_long_line_is_scanned_in_one_go() -> None:
+    """Base64 knows these characters, and so does what stands around it in programs."""
+    found = scan_files({"SKILL.md": GOOD.encode() + b"+" * 1_000_000})
+    assert not is_blocked(found)
 
 
 def test_what_an_interrupted_installation_leaves_is_not_taken_for_ones_own(

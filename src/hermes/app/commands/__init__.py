@@ -15,6 +15,7 @@ from msgspec import Struct
 from hermes.config.env import is_inside_agent
 from hermes.core.errors import ConfigError
 from hermes.core.message import user_message
+from hermes.core.text import describe_exception, take_text
 
 if TYPE_CHECKING:
     from hermes.app.commands._own import OwnCommand
@@ -179,9 +180,9 @@ async def run_plugin_command(command: PluginCommand, args: str) -> Reply:
     """Run a command of a plugin; whatever it raises is a ConfigError."""
     try:
         text = await command.run(args)
+        return Reply("" if text is None else take_text(str(text)))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of others
-        raise ConfigError(f"/{command.name} failed: {type(error).__name__}: {error}") from None
-    return Reply("" if text is None else str(text))
+        raise ConfigError(f"/{command.name} failed: {describe_exception(error)}") from None
 
 
 async def _find_own_command(ctx: CommandContext, name: str) -> OwnCommand | None:

@@ -118,6 +118,7 @@ async def _update_skills(ctx: CommandContext, installer: "SkillInstaller", rest:
         if name not in records:
             raise ConfigError(f"{name} was not installed from elsewhere.")
         fetched = await fetch_bundle(ctx.runtime.setup, installer, records[name].source)
+        installer.require_same(fetched, name)
         if fetched.digest == records[name].digest:
             lines.append(f"{name}: up to date")
         elif installer.find_changes(name):

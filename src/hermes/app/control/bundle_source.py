@@ -44,12 +44,14 @@ async def review_bundle(
     empty source: the one that `name` was installed from."""
     import asyncio
 
-    if not source:
+    if source:
+        fetched = await fetch_bundle(setup, installer, source)
+    else:
         record = installer.read_records().get(name)
         if record is None:
             raise ConfigError(f"{name} was not installed from elsewhere.")
-        source = record.source
-    fetched = await fetch_bundle(setup, installer, source)
+        fetched = await fetch_bundle(setup, installer, record.source)
+        installer.require_same(fetched, name)
     if not confirm:
         shown = await asyncio.to_thread(describe_bundle, installer, fetched)
         return {"lines": [], "preview": shown}

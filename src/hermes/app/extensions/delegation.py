@@ -168,15 +168,20 @@ class SessionDelegation:
             "delegation", f"Subagent {child.id} ended ({row['status']}): {child.task.goal}"
         )
 
-    def _list_new_tasks(self, tasks: Sequence[ChildTask]) -> list[ChildTask]:
+    def require_room(self, tasks: Sequence[ChildTask]) -> list[ChildTask]:
         """The tasks that this turn has not had yet; ConfigError when they are too many."""
         if self._turn != self._parent.host.turn_count:
             self._turn, self._count, self._results = self._parent.host.turn_count, 0, {}
         fresh = {task.goal: task for task in tasks if task.goal not in self._results}
         if self._count + len(fresh) > MAX_TASKS:
             raise ConfigError(TOO_MANY)
-        self._count += len(fresh)
         return list(fresh.values())
+
+    def _list_new_tasks(self, tasks: Sequence[ChildTask]) -> list[ChildTask]:
+        """The same, and count them."""
+        fresh = self.require_room(tasks)
+        self._count += len(fresh)
+        return fresh
 
     async def _run_new_child(
         self, task: ChildTask, progress: Callable[[str], None]

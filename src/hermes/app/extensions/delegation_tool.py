@@ -78,6 +78,7 @@ async def _start_background(
     delegation: SessionDelegation, tasks: list[ChildTask]
 ) -> dict[str, Any]:
     started = []
+    delegation.require_room(tasks)  # before the first is started: all of them or none
     for task in tasks:
         found = await delegation.start_background(task)
         if isinstance(found, Child):

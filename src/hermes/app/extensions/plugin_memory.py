@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from hermes.app.extensions.plugin_thread import PluginThread
+from hermes.core.text import describe_exception
 from hermes.memory.provider import ProviderFailed, RecalledFact
 
 _DELIVERY_SECONDS = 60.0
@@ -29,7 +30,7 @@ class PluginMemory:
             rows = [{"text": row} if isinstance(row, str) else row for row in found or ()]
             return msgspec.convert(rows, tuple[RecalledFact, ...])[:limit]
         except Exception as error:  # noqa: BLE001 - the code of others
-            raise ProviderFailed(f"recall: {type(error).__name__}: {error}") from None
+            raise ProviderFailed(f"recall: {describe_exception(error)}") from None
 
     async def deliver(self, path: str, body: dict[str, Any], key: str) -> str:
         method = self._find_method(path.strip("/"))
@@ -39,9 +40,9 @@ class PluginMemory:
             async with asyncio.timeout(_DELIVERY_SECONDS):
                 await self._thread.call(method, **body)
         except _TEMPORARY as error:
-            raise ProviderFailed(f"{path}: {type(error).__name__}: {error}") from None
+            raise ProviderFailed(f"{path}: {describe_exception(error)}") from None
         except Exception as error:  # noqa: BLE001 - the code of others
-            return f"{path}: {type(error).__name__}: {error}"
+            return f"{path}: {describe_exception(error)}"
         return ""
 
     async def check_health(self) -> None:

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct, field
 from typing_extensions import override
 
@@ -12,11 +13,21 @@ from hermes.app.extensions.run_time_tools import SessionTraits
 from hermes.config.schema import ToolsSection
 from hermes.core.errors import ToolError
 from hermes.core.provider import ToolSpec
+from hermes.core.text import clean_value, describe_exception, take_text
 from hermes.core.tool import Risk, Tool, ToolContext, ToolResult, tool
 from hermes.tools.registry import ALL, is_allowed
 
 _MAX_RESULT = 10_000_000
+_MAX_DEPTH = 100
 _EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class _ObjectSchema(Struct, frozen=True):
+    """What is used of a schema here."""
+
+    type: Literal["object"] = "object"
+    properties: dict[str, Any] = {}
+    required: tuple[str, ...] = ()
 
 
 class Arguments(Struct, frozen=True):
@@ -78,6 +89,29 @@ class PluginTools:
         return ()
 
 
+def _read_parameters(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a tool as plain JSON. TypeError when models could not be told of them: it
+    would be raised at every search for tools."""
+    try:
+        found: Any = json.loads(json.dumps(schema.get("parameters", schema), allow_nan=False))
+        msgspec.json.encode(found)
+    except (TypeError, ValueError, RecursionError):
+        raise TypeError(f"the schema of {name} is not JSON") from None
+    try:
+        msgspec.convert(found, _ObjectSchema)
+    except msgspec.ValidationError:
+        raise TypeError(f"the schema of {name} does not describe an object") from None
+    parameters: dict[str, Any] = clean_value(found)
+    if _measure_depth(parameters) > _MAX_DEPTH:
+        raise TypeError(f"the schema of {name} has more than {_MAX_DEPTH} levels")
+    return parameters
+
+
+def _measure_depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_measure_depth, inner), default=0)
+
+
 def make_plugin_tool(
     name: str,
     toolset: str,
@@ -89,16 +123,17 @@ def make_plugin_tool(
 ) -> PluginTool:
     """A tool that calls a handler. `schema`: a JSON Schema of its arguments, or a function object
     that holds one in `parameters`."""
-    parameters = schema.get("parameters", schema)
-    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
-        raise TypeError(f"the schema of {name} does not describe an object")
+    parameters = _read_parameters(name, schema)
+    if not isinstance(description, str):
+        raise TypeError(f"the description of {name} is not a text")
 
     async def run(p: Arguments, ctx: ToolContext) -> ToolResult | str:
         try:
             value = await call(dict(p.values), ctx)
+            is_text = isinstance(value, str)
+            found = take_text(value) if is_text else json.dumps(value, default=str)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of others
-            raise ToolError(f"{name} failed: {type(error).__name__}: {error}") from None
-        found = value if isinstance(value, str) else json.dumps(value, default=str)
+            raise ToolError(f"{name} failed: {describe_exception(error)}") from None
         if len(found) > _MAX_RESULT:
             raise ToolError(f"{name} returned {len(found)} characters, more than {_MAX_RESULT}.")
         return found

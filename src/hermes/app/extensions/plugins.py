@@ -24,6 +24,7 @@ from hermes.config.load import Setup
 from hermes.config.paths import plugins_folder
 from hermes.core.errors import ConfigError
 from hermes.core.hooks import Hook, HookOwner, HookTable
+from hermes.core.text import describe_exception
 from hermes.memory.provider import HTTP
 from hermes.skills.skill import Skill
 
@@ -107,7 +108,7 @@ class Plugins:
             return failed(f"it took more than {LOAD_SECONDS:g} s")
         except Exception as error:
             log.info("plugin %s was not loaded", name, exc_info=error)
-            return failed(" ".join(f"{type(error).__name__}: {error}".split())[:300])
+            return failed(describe_exception(error))
         return LoadedPlugin(name, owner, source, api=api)
 
     def _describe_surroundings(self, name: str, source: PluginSource) -> PluginSurroundings:

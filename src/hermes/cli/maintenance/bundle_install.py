@@ -51,6 +51,7 @@ class BundleCommand:
                     f"{name} was not installed from elsewhere; there is nothing to update."
                 )
             fetched = await fetch_bundle(self._setup, self._installer, records[name].source)
+            self._installer.require_same(fetched, name)
             if fetched.digest == records[name].digest:
                 print(f"{name}: up to date")
             elif self._installer.find_changes(name) and not self._args.force:

@@ -23,6 +23,15 @@ _MAX_SESSIONS = 20
 _MAX_EVENTS = 1000
 _WATCHED_SESSIONS = 50
 _POLL_SECONDS = 0.5
+_MAX_ARGUMENTS, _SHOWN_END = 2000, 900
+
+
+def _show_ends(arguments: str) -> str:
+    """Arguments in limited size; of long ones both ends, since what matters may be at either."""
+    if len(arguments) <= _MAX_ARGUMENTS:
+        return arguments
+    hidden = len(arguments) - 2 * _SHOWN_END
+    return f"{arguments[:_SHOWN_END]} [… {hidden} characters …] {arguments[-_SHOWN_END:]}"
 
 
 class ServedSessions:
@@ -87,7 +96,7 @@ class ServedSessions:
                 "id": approval.id,
                 "session_id": session.id,
                 "tool": approval.call.name,
-                "arguments": approval.call.args[:2000],
+                "arguments": _show_ends(approval.call.args),
                 "reason": approval.summary,
             }
             for session in self._sessions.values()
