@@ -150,7 +150,7 @@ def _list_turns(messages: Sequence[Message]) -> Iterable[dict[str, str]]:
     """A tool turn holds all results of a step; guidance that came with them ends the last one."""
     results: list[ToolReturn] = []
     guidance = ""
-    for message in messages:
+    for message in _order_results(messages):
         if message.role == "tool":
             results += _list_returns(message)
             continue
@@ -221,7 +221,7 @@ def list_openai_tools(found: Trajectory) -> list[dict[str, Any]]:
 def list_openai_messages(found: Trajectory) -> Iterable[dict[str, Any]]:
     if found.system:
         yield _openai_row("system", found.system)
-    for message in found.messages:
+    for message in _order_results(found.messages):
         if message.role == "user":
             yield _openai_row("user", message.text)
         elif message.role == "assistant":
@@ -262,7 +262,7 @@ def _openai_row(
 def _list_sharegpt(found: Trajectory) -> Iterable[dict[str, str]]:
     if found.system:
         yield {"from": "system", "value": found.system}
-    for message in found.messages:
+    for message in _order_results(found.messages):
         if message.role == "user":
             yield {"from": "human", "value": message.text}
         elif message.role == "assistant":
@@ -274,6 +274,27 @@ def _list_sharegpt(found: Trajectory) -> Iterable[dict[str, str]]:
         else:
             for result in _list_returns(message):
                 yield {"from": "observation", "value": result.text}
+
+
+def _order_results(messages: Iterable[Message]) -> Iterable[Message]:
+    """The results of a step in the order of its calls: they are stored as the calls end."""
+    places: dict[str, int] = {}
+    waiting: list[tuple[int, Message]] = []
+    for message in messages:
+        if message.role == "tool":
+            ids = [places.get(found.call_id, len(places)) for found in _list_returns(message)]
+            waiting.append((min(ids, default=len(places)), message))
+            continue
+        yield from _sort_waiting(waiting)
+        waiting.clear()
+        if message.calls:
+            places = {call.id: place for place, call in enumerate(message.calls)}
+        yield message
+    yield from _sort_waiting(waiting)
+
+
+def _sort_waiting(waiting: Iterable[tuple[int, Message]]) -> list[Message]:
+    return [message for _, message in sorted(waiting, key=lambda row: row[0])]
 
 
 def _list_returns(message: Message) -> list[ToolReturn]:

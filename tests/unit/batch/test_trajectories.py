@@ -76,6 +76,17 @@ def test_the_originals_format() -> None:
     assert line["tool_error_counts"] == {"patch": 0, "read_file": 1, "terminal": 0}
 
 
+def test_results_are_in_the_order_of_the_calls() -> None:
+    """They are stored as the calls end."""
+    late = (*MESSAGES[:2], MESSAGES[3], MESSAGES[2], *MESSAGES[4:])
+    for form in ("openai", "sharegpt"):
+        assert write_line(form, late) == write_line(form)
+    step = write_line("hermes", late)["conversations"][3]["value"]
+    first, second = (json.loads(text) for text in step.splitlines() if text.startswith("{"))
+    assert (first["tool_call_id"], second["tool_call_id"]) == ("a", "b")
+    assert second["content"].endswith("[/OUT-OF-BAND USER MESSAGE]"), "guidance ends the last one"
+
+
 @pytest.mark.parametrize(
     ("parts", "value"),
     [
