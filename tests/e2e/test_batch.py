@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -148,15 +149,26 @@ async def test_a_second_run_of_the_same_name_repeats_nothing(
         (['{"prompt": "a", "image": "--privileged"}'], "line 1: '--privileged' is not the name"),
         (['{"prompt": "a"}', '{"prompt": "a", "toolsets": ["fiel"]}'], "line 2: There is no tool"),
         (['{"messages": [{"role": "assistant", "content": "x"}]}'], "line 1: the last of"),
+        (['{"prompt": "a", "id": "x\\u0000"}'], "line 1: the id has a NUL"),
+        (
+            ['{"prompt": "a", "metadata": {"a": ' + "[" * 99_999 + "]" * 99_999 + "}}"],
+            "line 1: it is nest",
+        ),
+        (['{"prompt": "a", "workspace": "../home"}'], "line 1: the workspace"),
+        (['{"prompt": "a", "workspace": "../.ssh"}'], "line 1: the workspace"),
+        (['{"prompt": "a", "id": "\\u001b[2J"}'] * 2, 'line 2: the id "'),
+        (['{"prompt": "a"}', "", '{"prompt": "cut'], "line 3: "),
         ([""], "has no items"),
     ],
 )
 async def test_a_bad_dataset_is_named_before_anything_runs(
     home: Home, provider: Provider, rows: list[str], said: str
 ) -> None:
+    (home.work.parent / ".ssh").mkdir()
     file = write_items(home, *rows)
     ran = await run_hermes(["batch", "run", file, "--toolsets", "none"], home)
     assert ran.rc == 2 and said in ran.stderr and "Nothing was started" in ran.stderr
+    assert "\x1b" not in ran.stderr
     assert not provider.requests and not (home.path / "batch" / "data").exists()
 
 
@@ -229,6 +241,32 @@ async def test_a_link_of_the_copied_folder_leads_nowhere(home: Home, provider: P
     assert ran.rc == 1 and not (home.work / "planted.txt").exists()
     (row,) = read_lines(home, "failed.jsonl")
     assert row["error"]["code"] == "config" and "leads out of the workspace" in str(row["error"])
+
+
+async def test_a_copied_folder_has_nothing_that_no_tool_may_read(
+    home: Home, provider: Provider
+) -> None:
+    """A dataset of strangers may name any folder of this machine."""
+    root = home.work.parent
+    for name in (".ssh/id", ".netrc", ".npmrc", ".hermes/.env", "code/.aws/x", "code/main.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"text of {name}")
+    os.mkfifo(root / "code" / "pipe")
+    show = "grep -rs 'text of' . ; find . -name '.*' -o -name pipe -o -name home; echo end"
+    provider.then = lambda request: (
+        say("done")
+        if messages(request)[-1].results
+        else call(("c1", "terminal", {"command": show}))
+    )
+    file = write_items(home, {"prompt": "look", "workspace": str(root), "cwd": "./"})
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "terminal"], home)
+    assert ran.rc == 0, ran
+    (result,) = messages(provider.last)[-1].results
+    seen = str(result)
+    assert "text of code/main.py" in seen and "end" in seen
+    for name in ("id", ".netrc", ".npmrc", ".env", ".aws"):
+        assert f"text of {name}" not in seen and f"/{name}:" not in seen
+    assert "pipe" not in seen.replace("-name pipe", "")
 
 
 async def test_answers_without_reasoning_are_filtered_not_dropped(

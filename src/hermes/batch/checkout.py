@@ -14,6 +14,7 @@ from hermes.core.errors import ConfigError
 _SECONDS = 600.0
 _SPECIAL, _ESCAPED = re.compile(r"([\\*?\[ ])"), r"\\\1"
 """What has a meaning in patterns of git."""
+_COMMIT = re.compile(r"\w[\w./~^-]*", re.ASCII)
 _SETTINGS = {
     "uploadpack.allowAnySHA1InWant": "true",  # a commit that no branch names any more
     "protocol.file.allow": "always",
@@ -27,8 +28,15 @@ _SETTINGS = {
 def find_repository(repos: Path, name: str) -> Path | None:
     """The local copy of owner/name: DIR/owner__name or DIR/owner__name.git."""
     stem = name.replace("/", "__")
+    if stem in (".", ".."):
+        return None
     found = (repos / stem, repos / f"{stem}.git")
     return next((path for path in found if path.is_dir()), None)
+
+
+def is_commit_name(text: str) -> bool:
+    """Whether git takes it for a commit and for nothing else, such as an option."""
+    return _COMMIT.fullmatch(text) is not None
 
 
 def check_out(source: str, commit: str, folder: Path) -> None:

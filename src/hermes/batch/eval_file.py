@@ -93,6 +93,8 @@ def read_eval_file(file: Path, check_toolsets: CheckToolsets) -> EvalFile:
         raw = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}. Nothing was run.") from None
+    except RecursionError:
+        raise ConfigError(f"{file} is nested too deeply. Nothing was run.") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{file} is not UTF-8 text. Nothing was run.") from None
     except yaml.YAMLError as error:

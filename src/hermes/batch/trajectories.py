@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hermes.core.message import Message, Text, Thinking, ToolReturn
+from hermes.core.message import Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
 from hermes.tools.registry import list_tool_names
 
@@ -96,7 +96,7 @@ def _tells_failure(text: str) -> bool:
         return text.lstrip().lower().startswith("error:")
     try:
         row = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return row.get("error") is not None or row.get("success") is False
 
@@ -191,19 +191,20 @@ def _write_answer(message: Message) -> str:
         return (body if "<think>" in body else f"<think>\n</think>\n{body}").strip()
     body = head + (f"{text}\n" if text else "")
     for call in message.calls:
-        written = _dump({"name": call.name, "arguments": _load_arguments(call.args)})
+        written = _write_call(call)
         body += f"<tool_call>\n{written}\n</tool_call>\n"
     return (body if "<think>" in body else f"<think>\n</think>\n{body}").rstrip()
 
 
 def _write_response(found: ToolReturn, guidance: str = "") -> str:
     is_picture = any(not isinstance(part, Text) for part in found.content)
-    content: Any = (found.text or _NO_TEXT * is_picture) + guidance
+    content = (found.text or _NO_TEXT * is_picture) + guidance
+    row: dict[str, Any] = {"tool_call_id": found.call_id, "name": found.name, "content": content}
+    written = _dump(row)
     if content.strip().startswith(("{", "[")):
-        with suppress(ValueError):
-            content = json.loads(content)
-    row = {"tool_call_id": found.call_id, "name": found.name, "content": content}
-    return f"<tool_response>\n{_dump(row)}\n</tool_response>"
+        with suppress(ValueError, RecursionError):
+            written = _dump({**row, "content": json.loads(content)})
+    return f"<tool_response>\n{written}\n</tool_response>"
 
 
 def _format_openai(found: Trajectory) -> dict[str, Any]:
@@ -269,8 +270,7 @@ def _list_sharegpt(found: Trajectory) -> Iterable[dict[str, str]]:
             if message.text or not message.calls:
                 yield {"from": "gpt", "value": message.text}
             for call in message.calls:
-                row = {"name": call.name, "arguments": _load_arguments(call.args)}
-                yield {"from": "function_call", "value": _dump(row)}
+                yield {"from": "function_call", "value": _write_call(call)}
         else:
             for result in _list_returns(message):
                 yield {"from": "observation", "value": result.text}
@@ -301,12 +301,22 @@ def _list_returns(message: Message) -> list[ToolReturn]:
     return [part for part in message.parts if isinstance(part, ToolReturn)]
 
 
-def _load_arguments(text: str) -> Any:
+def _write_call(call: ToolCall) -> str:
     try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return {}
+        return _dump({"name": call.name, "arguments": json.loads(call.args or "{}")})
+    except (ValueError, RecursionError):
+        return _dump({"name": call.name, "arguments": {}})
 
 
-_dump = json.JSONEncoder(ensure_ascii=False).encode
-"""JSON with the white space of Python's own, as the original writes it."""
+def _dump(value: Any) -> str:
+    """JSON with the white space of Python's own, as the original writes it. Half a character, which
+    JSON can name, stays escaped."""
+    text = _encode_text(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
+
+
+_encode_text = json.JSONEncoder(ensure_ascii=False).encode

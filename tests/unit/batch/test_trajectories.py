@@ -114,6 +114,23 @@ def test_answers_in_the_originals_format(parts: tuple[Part, ...], value: str) ->
     assert line["conversations"][2] == {"from": "gpt", "value": value}
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['["cut \\ud83d"]', '{"a": "\\udc00"}', "[" * 100_000, "[" * 100_000 + "]" * 100_000],
+    ids=["half", "other half", "open", "deep"],
+)
+def test_what_models_and_tools_write_stops_no_export(text: str) -> None:
+    """A character cut in two, and JSON that no parser takes."""
+    asked = Message("assistant", (ToolCall("a", "probe", text),))
+    done = Message("tool", (ToolReturn("a", "probe", (Text(text),)),))
+    for form in ("hermes", "openai", "sharegpt", "raw"):
+        assert write_line(form, (user_message("p"), asked, done))
+    value = write_line("hermes", (user_message("p"), asked, done))["conversations"][3]["value"]
+    content = json.loads(value.splitlines()[1])["content"]
+    assert content == (text if text.startswith("[[") else json.loads(text))
+    assert count_calls((asked, done))["probe"].success == 1
+
+
 def test_images_in_the_originals_format() -> None:
     """A result's text stands for it; one without text is named as the original names it."""
     picture = Media("image/png", b"x")

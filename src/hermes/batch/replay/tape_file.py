@@ -79,7 +79,7 @@ def read_tape(file: Path) -> TapeFile:
                     turns[-1].entries = []
                 case _:
                     turns[-1].entries.append(_decode_entry(row))
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise ConfigError(f"{file}, line {number}, is not part of a tape ({error}).") from None
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None

@@ -116,14 +116,22 @@ async def _run_items(args: Namespace, setup: Setup) -> int:
 
 
 def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
+    from functools import partial
+
     from hermes.batch.coordinator import begin_run
     from hermes.batch.dataset import read_dataset
     from hermes.batch.run_folder import check_name
+    from hermes.batch.workspace import refuse_private_folder
 
     file = Path(args.word)
     settings = make_settings(args, check_name(args.name or file.stem), setup)
-    check = make_toolset_check(setup)
-    dataset = read_dataset(file, limit=args.limit, skip_bad=args.skip_bad, check_toolsets=check)
+    dataset = read_dataset(
+        file,
+        limit=args.limit,
+        skip_bad=args.skip_bad,
+        check_toolsets=make_toolset_check(setup),
+        check_folder=partial(refuse_private_folder, agent_home=setup.home),
+    )
     print_skipped(dataset)
     return begin_run(setup.home, settings, args.output, dataset, extend=args.extend)
 

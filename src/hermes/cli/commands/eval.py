@@ -149,7 +149,7 @@ def _write_junit(file: Path, suite: str, done: Evaluation) -> None:
     total = sum(result.seconds for result in done.results)
     root = Element(
         "testsuite",
-        name=suite,
+        name=_clean_xml(suite),
         tests=str(len(done.results)),
         failures=str(failures),
         errors="0",
