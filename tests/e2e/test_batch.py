@@ -517,6 +517,34 @@ async def test_parquet_has_the_messages_of_the_openai_form(home: Home, provider:
     assert (await run_hermes([*words, "-o", "one.parquet"], home)).rc == 2, "it is there already"
 
 
+async def test_what_cannot_be_written_is_said_first(home: Home, provider: Provider) -> None:
+    file = write_items(home, {"prompt": "p"})
+    args = ["--toolsets", "none"]
+    for output in (file, "/proc/none"):
+        ran = await run_hermes(["batch", "run", file, *args, "--output", output], home)
+        assert ran.rc == 2 and f"{output} cannot hold a run" in ran.stderr, ran
+    assert not provider.requests and not (home.path / "batch" / "data").exists()
+    ran = await run_hermes(["batch", "run", file, *args, "--output", "out"], home)
+    assert ran.rc == 0 and (home.work / "out" / "trajectories.jsonl").exists()
+    ran = await run_hermes(["batch", "run", file, *args, "--output", "out", "--name", "b"], home)
+    assert ran.rc == 2 and "holds the run data" in ran.stderr
+    shown = await run_hermes(["batch", "list", "--json"], home)
+    assert [row["name"] for row in shown.json] == ["data"]
+    (home.work / "c.yaml").write_text("cases: [{name: a, prompt: b}]")
+    provider.requests.clear()
+    os.mkfifo(home.work / "pipe")
+    for target in (".", "none/x", "pipe"):
+        for words in (
+            ["batch", "export", "data", "-o", target],
+            ["batch", "export", "data", "--format", "parquet", "-o", target],
+            ["batch", "compress", "out/trajectories.jsonl", "-o", target],
+            ["eval", "c.yaml", "--junit", target],
+        ):
+            ran = await run_hermes(words, home)
+            assert ran.rc == 2 and f"{target} cannot be written" in ran.stderr, ran
+    assert not provider.requests and (home.work / "pipe").is_fifo()
+
+
 async def test_compress_summarises_the_middle(home: Home, provider: Provider) -> None:
     long = "word " * 3000
     turns = [

@@ -96,6 +96,35 @@ async def test_a_tape_is_played_against_the_stored_session(home: Home) -> None:
     assert ran.rc == 2 and "line 1" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("row", "change", "said"),
+    [
+        (1, {"digest": "other"}, "the agent"),
+        (1, {"endpoints": [{"target": {"wire": "os"}}]}, "line 2, is not part of a tape"),
+        (2, {"agent": "\x1b[2J"}, "the agent"),
+        (2, {"session": "../../x"}, "session '../../x' is not part of the conversation"),
+        (2, {"first": 10**15}, "is not stored"),
+        (2, {"first": -5}, "is not stored"),
+        (2, {"type": "exchange"}, "line 3, is not part of a tape (no turn has begun)"),
+        (3, {"body": {"base64": "%"}}, "line 4, is not part of a tape"),
+        (0, {"session": "../../etc/passwd"}, "There is no session"),
+    ],
+)
+async def test_a_tape_that_somebody_changed_is_refused(
+    home: Home, row: int, change: dict[str, Any], said: str
+) -> None:
+    session = await record(home)
+    words = ["sessions", "export", session, "--format", "tape", "-o", "s.tape"]
+    assert (await run_hermes(words, home)).rc == 0
+    file = home.work / "s.tape"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows[row] |= change
+    file.write_text("\n".join(map(json.dumps, rows)))
+    ran = await run_hermes(["replay", "s.tape"], home)
+    assert ran.rc == 2 and said in ran.stderr, ran
+    assert "\x1b" not in ran.stderr and "internal error" not in ran.stderr
+
+
 async def test_without_a_tape_the_stored_messages_are_the_answers(home: Home) -> None:
     ran = await run_hermes(["chat", "-q", "Write.", "--yolo", "--output", "json"], home)
     ran = await run_hermes(["replay", ran.json["session_id"]], home)

@@ -170,12 +170,14 @@ async def _compress_file(args: Namespace, setup: Setup) -> int:
     from hermes.app.meter import Meter
     from hermes.app.runtime import Runtime
     from hermes.batch.trajectory_summary import SUMMARY_TOKENS, read_lines, shorten_lines
+    from hermes.cli.batch.report import check_target
     from hermes.config.private_files import replace_file
     from hermes.core.ledger import Account
     from hermes.core.message import user_message
     from hermes.llm.endpoints.endpoint import ModelChoice
 
     rows = read_lines(Path(args.word))
+    check_target(Path(args.out))
     async with Runtime.open(setup) as runtime:
         services = runtime.services
         agent = runtime.agents.get_agent(Options(ModelChoice(args.model or "")), "batch")

@@ -78,11 +78,14 @@ async def _run_cases(args: Namespace, setup: Setup) -> int:
     from hermes.batch.evaluation import EvalExtent, run_evaluation
     from hermes.batch.run_folder import create_run
     from hermes.cli.batch.options import make_toolset_check
+    from hermes.cli.batch.report import check_target
 
     file = Path(decode_argument(args.file))
     found = read_eval_file(file, make_toolset_check(setup))
     stem = "".join(c if c.isalnum() else "-" for c in file.stem)[:30].strip("-") or "cases"
     extent = EvalExtent(args.model or [""], args.repeat, args.max_usd)
+    if args.junit:
+        check_target(Path(args.junit))
     if args.replay:
         done = await _replay_cases(setup, stem, found, extent)
         where = "answers of the last run"
