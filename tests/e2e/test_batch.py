@@ -29,8 +29,10 @@ from tests.kit import (
 )
 from tests.kit.answers import Tokens
 from tests.kit.bodies import messages
+from tests.kit.processes import living
 
 pytestmark = pytest.mark.e2e
+MINUTES = int(os.environ.get("HERMES_BATCH_MINUTES", "0"))
 
 
 @pytest.fixture
@@ -374,15 +376,22 @@ async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider
 
 
 async def test_an_item_that_takes_too_long_ends_with_its_processes(
-    home: Home, provider: Provider
+    home: Home, provider: Provider, mark: str
 ) -> None:
-    provider.then = call(("c1", "terminal", {"command": "echo $$ > pid; sleep 1000"}))
-    file = write_items(home, {"prompt": "wait"})
-    args = ["--toolsets", "terminal", "--item-seconds", "3", "--retries", "0"]
+    """One that the model waits for, one in the background, and one that left its group."""
+    later = f"sleep {mark} & setsid sleep {mark} & sleep {mark}"
+    provider.then = lambda request: (
+        call(("c2", "terminal", {"command": later}))
+        if messages(request)[-1].results
+        else call(("c1", "terminal", {"command": f"sleep {mark}", "background": True}))
+    )
+    file = write_items(home, {"prompt": "wait"}, {"prompt": "wait too"})
+    args = ["--toolsets", "terminal", "--item-seconds", "5", "--retries", "0"]
     ran = await run_hermes(["batch", "run", file, *args], home)
     assert ran.rc == 1
-    (failed,) = read_lines(home, "failed.jsonl")
-    assert failed["error"]["code"] == "timeout"
+    codes = [row["error"]["code"] for row in read_lines(home, "failed.jsonl")]
+    assert codes == ["timeout"] * 2 and not living(mark)
+    assert len(provider.requests) == 4, "both reached the command that does not end"
 
 
 async def test_a_distribution_gives_the_same_toolsets_every_time(
@@ -455,6 +464,22 @@ async def test_what_waits_for_its_turn_is_neither_stalled_nor_late(
     ran = await run_hermes(["batch", "run", file, *args], home)
     assert ran.rc == 0 and "stalled" not in ran.stderr, ran
     assert len(provider.requests) == 8
+
+
+@pytest.mark.skipif(not MINUTES, reason="minutes long: HERMES_BATCH_MINUTES says how many")
+@pytest.mark.timeout(240 + 60 * MINUTES)
+@pytest.mark.parametrize("processes", ["1", "2"])
+async def test_the_pace_of_a_run_as_its_provider_counts_it(
+    home: Home, provider: Provider, processes: str
+) -> None:
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(60 * MINUTES + 5)))
+    args = ["--toolsets", "none", "--rpm", "60", "--processes", processes]
+    ran = await run_hermes(["batch", "run", file, *args], home, timeout=180 + 60 * MINUTES)
+    assert ran.rc == 0, ran
+    times = [request.at for request in provider.requests]
+    whole = [begin for begin in times if begin <= times[-1] - 60]
+    counts = [sum(begin <= at < begin + 60 for at in times) for begin in whole]
+    assert counts and min(counts) > 55 and max(counts) <= 61, counts
 
 
 async def test_a_rate_limit_of_the_provider_slows_the_run_and_loses_nothing(

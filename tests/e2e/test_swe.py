@@ -67,6 +67,35 @@ async def test_patches_apply_and_nothing_is_given_away(
         assert (fresh / "picture.bin").read_bytes().endswith(b"\xffx")
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"repo": ".."}, "line 1: "),
+        ({"repo": "../../acme__calc"}, "line 1: "),
+        ({"base_commit": "--upload-pack=touch planted"}, "is not the name of a commit"),
+        ({"base_commit": "--output=planted"}, "is not the name of a commit"),
+        ({"base_commit": "HEAD:calc.py"}, "is not the name of a commit"),
+        ({"base_commit": "0" * 40}, "has no commit"),
+        ({"base_commit": ""}, "is not the name of a commit"),
+        ({"instance_id": 5}, "line 1: "),
+    ],
+)
+async def test_tasks_of_strangers_reach_no_other_repository_and_no_option_of_git(
+    tmp_path: Path, repository: tuple[Path, str], changes: dict[str, str], said: str
+) -> None:
+    folder, base = repository
+    async with Provider([]) as provider:
+        home = Home.of(tmp_path, provider)
+        file = write_tasks(tmp_path, base, SECRET)
+        task = {**json.loads(file.read_text().splitlines()[0]), **changes}
+        file.write_text(json.dumps(task))
+        run_git(tmp_path, "init", "-q", str(folder.parent.parent))
+        ran = await run_hermes(["swe", "run", str(file), "--repos", str(folder.parent)], home)
+        assert ran.rc == 2 and said in ran.stderr and "Nothing was started" in ran.stderr, ran
+        assert not provider.requests
+    assert not list(tmp_path.rglob("planted")) and not (home.path / "batch" / "tasks").exists()
+
+
 async def test_a_task_without_its_repository_is_named(tmp_path: Path) -> None:
     async with Provider([]) as provider:
         home = Home.of(tmp_path, provider)

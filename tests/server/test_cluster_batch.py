@@ -21,10 +21,10 @@ from tests.kit.bodies import messages
 from tests.kit.postgres import create_database
 from tests.server.test_cluster import make_home
 
-pytestmark = pytest.mark.e2e
 ITEMS = int(os.environ.get("HERMES_BATCH_ITEMS", "200"))
 KILLS = int(os.environ.get("HERMES_BATCH_KILLS", "3"))
 SEED = int(os.environ.get("HERMES_KILL_SEED", "1"))
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240 + ITEMS)]
 NODES = 3
 LEASE = 3
 
