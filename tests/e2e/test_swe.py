@@ -67,6 +67,41 @@ async def test_patches_apply_and_nothing_is_given_away(
         assert (fresh / "picture.bin").read_bytes().endswith(b"\xffx")
 
 
+async def test_file_tools_find_neither_the_tasks_nor_the_repositories(
+    tmp_path: Path, repository: tuple[Path, str]
+) -> None:
+    folder, base = repository
+    file = write_tasks(tmp_path, base, SECRET)
+    calls = [
+        ("read_file", {"path": str(file)}),
+        ("read_file", {"path": str(folder / "calc.py")}),
+        ("read_file", {"path": str(folder / ".git" / "packed-refs")}),
+        ("read_file", {"path": "../../../../../.." + str(file)}),
+        ("search_files", {"pattern": "gold patch", "path": str(tmp_path)}),
+        ("search_files", {"pattern": "instance_id", "path": "/"}),
+        ("read_file", {"path": "calc.py"}),
+    ]
+    seen: list[str] = []
+
+    def answer(request: Received) -> Reply:
+        found = [str(result) for m in messages(request) for result in m.results]
+        if found:
+            seen[:] = found
+            return say("looked")
+        return call(*((f"c{n}", name, args) for n, (name, args) in enumerate(calls)))
+
+    async with Provider([], then=answer) as provider:
+        home = Home.of(tmp_path, provider)
+        args = ["swe", "run", str(file), "--repos", str(folder.parent), "--toolsets", "file"]
+        ran = await run_hermes([*args, "--limit", "1"], home)
+        assert ran.rc == 0, ran
+    *outside, inside = seen
+    assert len(outside) == len(calls) - 1 and "a - b" in inside
+    for (name, args), text in zip(calls, outside, strict=False):
+        given_away = (SECRET, "add subtracts", "acme__calc-1", "a + b", "return a", "refs/tags")
+        assert not any(words in text for words in given_away), (name, args, text)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
