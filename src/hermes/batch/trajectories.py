@@ -22,6 +22,11 @@ _GUIDANCE = (
     "output]\n{text}\n[/OUT-OF-BAND USER MESSAGE]"
 )
 """How the original marks what a person says while a tool runs."""
+_LINE_ENDS = (
+    (b"\xc2\x85", b"\\u0085"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
 _NO_TEXT = "[multimodal tool result]"
 """What the original writes for a result that is only an image."""
 
@@ -106,13 +111,21 @@ def format_trajectory(found: Trajectory, form: Format, tool_names: Collection[st
     has the same columns."""
     match form:
         case "hermes":
-            return msgspec.json.encode(_format_hermes(found, tool_names))
+            return encode_line(_format_hermes(found, tool_names))
         case "openai":
-            return msgspec.json.encode(_format_openai(found))
+            return encode_line(_format_openai(found))
         case "sharegpt":
-            return msgspec.json.encode({"conversations": list(_list_sharegpt(found))})
+            return encode_line({"conversations": list(_list_sharegpt(found))})
         case _:
-            return msgspec.json.encode(_format_raw(found))
+            return encode_line(_format_raw(found))
+
+
+def encode_line(row: Any) -> bytes:
+    """JSON that is one line for every reader: some take other characters than \\n for its end."""
+    line = msgspec.json.encode(row)
+    for end, escaped in _LINE_ENDS:
+        line = line.replace(end, escaped)
+    return line
 
 
 def _format_raw(found: Trajectory) -> dict[str, Any]:

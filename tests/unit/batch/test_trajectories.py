@@ -131,6 +131,26 @@ def test_what_models_and_tools_write_stops_no_export(text: str) -> None:
     assert count_calls((asked, done))["probe"].success == 1
 
 
+@pytest.mark.parametrize("form", ["hermes", "openai", "sharegpt", "raw"])
+def test_a_trajectory_is_one_line_for_every_reader(form: Format) -> None:
+    text = "".join(map(chr, [*range(0x100), 0x2028, 0x2029]))
+    found = Trajectory(3, text, "done", (user_message(text),), text, "m", "2026-01-01")
+    line = format_trajectory(found, form, []).decode()
+    assert len(line.splitlines()) == 1
+    rows = json.loads(line)
+    assert text in list(_walk(rows))
+
+
+def _walk(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _walk(item)
+    else:
+        yield value
+
+
 def test_images_in_the_originals_format() -> None:
     """A result's text stands for it; one without text is named as the original names it."""
     picture = Media("image/png", b"x")
