@@ -553,8 +553,11 @@ async def test_what_cannot_be_written_is_said_first(home: Home, provider: Provid
     assert ran.rc == 0 and (home.work / "out" / "trajectories.jsonl").exists()
     ran = await run_hermes(["batch", "run", file, *args, "--output", "out", "--name", "b"], home)
     assert ran.rc == 2 and "holds the run data" in ran.stderr
+    (home.path / "batch" / "torn").mkdir()
+    (home.path / "batch" / "torn" / "run.json").write_text("{")
     shown = await run_hermes(["batch", "list", "--json"], home)
     assert [row["name"] for row in shown.json] == ["data"]
+    assert shown.rc == 0 and "torn is no run that can be read" in shown.stderr
     (home.work / "c.yaml").write_text("cases: [{name: a, prompt: b}]")
     provider.requests.clear()
     os.mkfifo(home.work / "pipe")

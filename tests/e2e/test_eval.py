@@ -80,6 +80,7 @@ async def test_every_kind_of_expectation(home: Home, provider: Provider) -> None
         make_case("file", files={"b.txt": {"contains": "n", "regex": "^o"}, "a.txt": "absent"}),
         make_case("file regex", files={"b.txt": {"contains": "n", "regex": "^e"}}),
         make_case("absent", files={"b.txt": "absent"}),
+        make_case("unseen", files={"n" * 300: "absent"}),
         make_case("command", command={"run": "grep two b.txt"}),
         make_case("judge", judge={"rubric": "rubric two"}),
         make_case("cost", cost_usd=0.003),
@@ -102,13 +103,14 @@ async def test_every_kind_of_expectation(home: Home, provider: Provider) -> None
         "file": [],
         "file regex": ["files.b.txt"],
         "absent": ["files.b.txt"],
+        "unseen": [f"files.{'n' * 300}"],
         "command": ["command"],
         "judge": ["judge"],
         "cost": ["cost_usd"],
         "cheap": [],
     }
     report = ElementTree.parse(home.work / "report.xml").getroot()
-    assert (report.get("tests"), report.get("failures")) == ("17", "13")
+    assert (report.get("tests"), report.get("failures")) == ("18", "14")
     assert [case.get("name") for case in report if case.find("failure") is None] == [
         *("good[1]", "one error[1]", "file[1]", "cheap[1]")
     ]
@@ -163,6 +165,11 @@ async def test_a_longer_conversation_and_what_people_see(home: Home, provider: P
         ("cases:\n  - name: a\n    prompt: x\n    expcet: {}\n", "line 2: "),
         ("cases:\n  - {name: a, prompt: x}\n  - {name: a, prompt: y}\n", "line 3: the name 'a'"),
         ("cases:\n  - {name: a, prompt: x, files: {../y: z}}\n", "line 2: the path '../y'"),
+        ('cases:\n  - {name: a, prompt: x, files: {"a\\0b": z}}\n', "line 2: the path 'a\\x00b'"),
+        ('cases:\n  - {name: a, prompt: x, files: {"": z}}\n', "line 2: the path ''"),
+        ("defaults: {files: {../y: z}}\ncases: [{name: a, prompt: x}]\n", "line 1: the path"),
+        ("defaults: {timeout: .inf}\ncases: [{name: a, prompt: x}]\n", "line 1: Expected `float`"),
+        ("cases: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
         ("cases:\n  - {name: a, prompt: x, toolsets: [fiel]}\n", "line 2: There is no toolset"),
         (
             "defaults:\n  timeout: -1\ncases:\n  - {name: a, prompt: x}\n",

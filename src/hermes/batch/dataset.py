@@ -151,7 +151,8 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
         raise _BadLine(f"{image!r} is not the name of an image")
     cwd = "" if PurePosixPath(row.cwd) == PurePosixPath() else row.cwd
     for path in (*row.files, *([cwd] if cwd else ())):
-        _check_inside(path)
+        if not is_inside(path):
+            raise _BadLine(f"the path {path!r} is outside the workspace")
     if "\0" in str(row.id):
         raise _BadLine("the id has a NUL character")
     if row.workspace and not (folder / row.workspace).is_dir():
@@ -173,10 +174,10 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
     )
 
 
-def _check_inside(path: str) -> None:
+def is_inside(path: str) -> bool:
+    """Whether the path of a file, as somebody wrote it, is inside the folder that it belongs to."""
     pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.name:
-        raise _BadLine(f"the path {path!r} is outside the workspace")
+    return not (pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.name)
 
 
 def _read_messages(rows: list[dict[str, Any]]) -> tuple[list[str], tuple[Message, ...], str]:

@@ -234,7 +234,11 @@ def _list_runs(args: Namespace, setup: Setup) -> int:
 
     rows = []
     for folder in list_runs(setup.home):
-        settings = folder.read_settings()
+        try:
+            settings = folder.read_settings()
+        except ConfigError as error:  # the others are shown
+            print(f"hermes: {error}", file=sys.stderr)
+            continue
         running = folder.find_runner()
         rows.append(
             {
