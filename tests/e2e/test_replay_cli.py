@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -152,7 +153,7 @@ async def test_another_model_goes_on_with_recorded_tools(home: Home, provider: P
 
     def other(request: Received) -> Reply:
         if "two.txt" not in messages(request)[-1].text:
-            return call(("d1", "read_file", {"path": "two.txt"}))
+            return call(("d1", "read_file", '{ "path" :\t"two.txt" }'))
         return say("Other says so.")
 
     provider.then = other
@@ -167,6 +168,28 @@ async def test_another_model_goes_on_with_recorded_tools(home: Home, provider: P
     found = ran.json["live"]["diverged"]
     assert found["step"] == 3 and found["tool"] == "read_file" and "three" in found["arguments"]
     assert list_files(home.work) == before
+
+
+async def test_the_copy_of_a_home_folder_has_no_keys_and_not_itself(
+    home: Home, provider: Provider
+) -> None:
+    root = home.work.parent
+    (root / ".ssh").mkdir()
+    (root / ".ssh" / "id").write_text("key")
+    (root / "notes.txt").write_text("notes")
+    os.mkfifo(root / "pipe")
+    provider.then = lambda request: (
+        say("It is there.")
+        if messages(request)[-1].results
+        else call(("c1", "read_file", {"path": "notes.txt"}))
+    )
+    home.work = root
+    session = await record(home)
+    words = ["replay", session, "--to", "1", "--model", "other", "--live-tools", "--json"]
+    ran = await run_hermes(words, home)
+    assert ran.rc == 0 and ran.json["live"]["status"] == "completed", ran
+    copy = Path(ran.json["live"]["folder"])
+    assert sorted(path.name for path in copy.iterdir()) == ["notes.txt", "work"]
 
 
 @pytest.mark.parametrize("step", [1, 3])

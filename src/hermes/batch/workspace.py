@@ -73,7 +73,7 @@ def _explain_privacy(path: Path, agent_home: Path) -> str:
     return explain_denial(path, Path.home(), write=False)
 
 
-def _copy_folder(source: Path, folder: Path, agent_home: Path) -> None:
+def copy_folder(source: Path, folder: Path, agent_home: Path) -> None:
     """Copy a folder without what no tool may read, sockets, pipes and devices."""
     agent_home = agent_home.resolve()
 
@@ -86,7 +86,7 @@ def _copy_folder(source: Path, folder: Path, agent_home: Path) -> None:
             return False
         return not _explain_privacy(path, agent_home)
 
-    shutil.copytree(source, folder, symlinks=True, ignore=list_left_out)
+    shutil.copytree(source, folder, symlinks=True, ignore=list_left_out, dirs_exist_ok=True)
 
 
 def prepare_workspace(
@@ -101,7 +101,7 @@ def prepare_workspace(
         adopt_checkout(folder, item.commit)
     elif item.workspace:
         refuse_private_folder(Path(item.workspace), agent_home)
-        _copy_folder(Path(item.workspace), folder, agent_home)
+        copy_folder(Path(item.workspace), folder, agent_home)
     else:
         folder.mkdir(mode=0o700)
     for path, text in item.files.items():
