@@ -215,6 +215,9 @@ async def test_the_last_run_is_replayed_without_a_provider(home: Home, provider:
     assert early.rc == 2 and "no recorded run" in early.stderr
     ran = await run_hermes(["eval", file, "--json"], home)
     assert ran.rc == 1 and [row["passed"] for row in ran.json["results"]] == [True, False], ran
+    longer = Path(file).with_name("cases-2.yaml")
+    longer.write_text("cases: [{name: other, prompt: x, toolsets: [none]}]")
+    await run_hermes(["eval", str(longer)], home)
     await provider.close()
     home.configure(model={"default": "gone:model"})
     again = await run_hermes(["eval", file, "--json", "--replay"], home)
