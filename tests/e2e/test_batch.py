@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -28,8 +29,10 @@ from tests.kit import (
 )
 from tests.kit.answers import Tokens
 from tests.kit.bodies import messages
+from tests.kit.processes import living
 
 pytestmark = pytest.mark.e2e
+MINUTES = int(os.environ.get("HERMES_BATCH_MINUTES", "0"))
 
 
 @pytest.fixture
@@ -148,15 +151,26 @@ async def test_a_second_run_of_the_same_name_repeats_nothing(
         (['{"prompt": "a", "image": "--privileged"}'], "line 1: '--privileged' is not the name"),
         (['{"prompt": "a"}', '{"prompt": "a", "toolsets": ["fiel"]}'], "line 2: There is no tool"),
         (['{"messages": [{"role": "assistant", "content": "x"}]}'], "line 1: the last of"),
+        (['{"prompt": "a", "id": "x\\u0000"}'], "line 1: the id has a NUL"),
+        (
+            ['{"prompt": "a", "metadata": {"a": ' + "[" * 99_999 + "]" * 99_999 + "}}"],
+            "line 1: it is nest",
+        ),
+        (['{"prompt": "a", "workspace": "../home"}'], "line 1: the workspace"),
+        (['{"prompt": "a", "workspace": "../.ssh"}'], "line 1: the workspace"),
+        (['{"prompt": "a", "id": "\\u001b[2J"}'] * 2, 'line 2: the id "'),
+        (['{"prompt": "a"}', "", '{"prompt": "cut'], "line 3: "),
         ([""], "has no items"),
     ],
 )
 async def test_a_bad_dataset_is_named_before_anything_runs(
     home: Home, provider: Provider, rows: list[str], said: str
 ) -> None:
+    (home.work.parent / ".ssh").mkdir()
     file = write_items(home, *rows)
     ran = await run_hermes(["batch", "run", file, "--toolsets", "none"], home)
     assert ran.rc == 2 and said in ran.stderr and "Nothing was started" in ran.stderr
+    assert "\x1b" not in ran.stderr
     assert not provider.requests and not (home.path / "batch" / "data").exists()
 
 
@@ -229,6 +243,32 @@ async def test_a_link_of_the_copied_folder_leads_nowhere(home: Home, provider: P
     assert ran.rc == 1 and not (home.work / "planted.txt").exists()
     (row,) = read_lines(home, "failed.jsonl")
     assert row["error"]["code"] == "config" and "leads out of the workspace" in str(row["error"])
+
+
+async def test_a_copied_folder_has_nothing_that_no_tool_may_read(
+    home: Home, provider: Provider
+) -> None:
+    """A dataset of strangers may name any folder of this machine."""
+    root = home.work.parent
+    for name in (".ssh/id", ".netrc", ".npmrc", ".hermes/.env", "code/.aws/x", "code/main.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"text of {name}")
+    os.mkfifo(root / "code" / "pipe")
+    show = "grep -rs 'text of' . ; find . -name '.*' -o -name pipe -o -name home; echo end"
+    provider.then = lambda request: (
+        say("done")
+        if messages(request)[-1].results
+        else call(("c1", "terminal", {"command": show}))
+    )
+    file = write_items(home, {"prompt": "look", "workspace": str(root), "cwd": "./"})
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "terminal"], home)
+    assert ran.rc == 0, ran
+    (result,) = messages(provider.last)[-1].results
+    seen = str(result)
+    assert "text of code/main.py" in seen and "end" in seen
+    for name in ("id", ".netrc", ".npmrc", ".env", ".aws"):
+        assert f"text of {name}" not in seen and f"/{name}:" not in seen
+    assert "pipe" not in seen.replace("-name pipe", "")
 
 
 async def test_answers_without_reasoning_are_filtered_not_dropped(
@@ -336,15 +376,22 @@ async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider
 
 
 async def test_an_item_that_takes_too_long_ends_with_its_processes(
-    home: Home, provider: Provider
+    home: Home, provider: Provider, mark: str
 ) -> None:
-    provider.then = call(("c1", "terminal", {"command": "echo $$ > pid; sleep 1000"}))
-    file = write_items(home, {"prompt": "wait"})
-    args = ["--toolsets", "terminal", "--item-seconds", "3", "--retries", "0"]
+    """One that the model waits for, one in the background, and one that left its group."""
+    later = f"sleep {mark} & setsid sleep {mark} & sleep {mark}"
+    provider.then = lambda request: (
+        call(("c2", "terminal", {"command": later}))
+        if messages(request)[-1].results
+        else call(("c1", "terminal", {"command": f"sleep {mark}", "background": True}))
+    )
+    file = write_items(home, {"prompt": "wait"}, {"prompt": "wait too"})
+    args = ["--toolsets", "terminal", "--item-seconds", "5", "--retries", "0"]
     ran = await run_hermes(["batch", "run", file, *args], home)
     assert ran.rc == 1
-    (failed,) = read_lines(home, "failed.jsonl")
-    assert failed["error"]["code"] == "timeout"
+    codes = [row["error"]["code"] for row in read_lines(home, "failed.jsonl")]
+    assert codes == ["timeout"] * 2 and not living(mark)
+    assert len(provider.requests) == 4, "both reached the command that does not end"
 
 
 async def test_a_distribution_gives_the_same_toolsets_every_time(
@@ -419,6 +466,22 @@ async def test_what_waits_for_its_turn_is_neither_stalled_nor_late(
     assert len(provider.requests) == 8
 
 
+@pytest.mark.skipif(not MINUTES, reason="minutes long: HERMES_BATCH_MINUTES says how many")
+@pytest.mark.timeout(240 + 60 * MINUTES)
+@pytest.mark.parametrize("processes", ["1", "2"])
+async def test_the_pace_of_a_run_as_its_provider_counts_it(
+    home: Home, provider: Provider, processes: str
+) -> None:
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(60 * MINUTES + 5)))
+    args = ["--toolsets", "none", "--rpm", "60", "--processes", processes]
+    ran = await run_hermes(["batch", "run", file, *args], home, timeout=180 + 60 * MINUTES)
+    assert ran.rc == 0, ran
+    times = [request.at for request in provider.requests]
+    whole = [begin for begin in times if begin <= times[-1] - 60]
+    counts = [sum(begin <= at < begin + 60 for at in times) for begin in whole]
+    assert counts and min(counts) > 55 and max(counts) <= 61, counts
+
+
 async def test_a_rate_limit_of_the_provider_slows_the_run_and_loses_nothing(
     home: Home, provider: Provider
 ) -> None:
@@ -477,6 +540,37 @@ async def test_parquet_has_the_messages_of_the_openai_form(home: Home, provider:
     (row,) = pyarrow.parquet.read_table(home.work / "one.parquet").to_pylist()
     assert [m["content"] for m in row["messages"]][1:] == ["hi", "answer to hi"]
     assert (await run_hermes([*words, "-o", "one.parquet"], home)).rc == 2, "it is there already"
+
+
+async def test_what_cannot_be_written_is_said_first(home: Home, provider: Provider) -> None:
+    file = write_items(home, {"prompt": "p"})
+    args = ["--toolsets", "none"]
+    for output in (file, "/proc/none"):
+        ran = await run_hermes(["batch", "run", file, *args, "--output", output], home)
+        assert ran.rc == 2 and f"{output} cannot hold a run" in ran.stderr, ran
+    assert not provider.requests and not (home.path / "batch" / "data").exists()
+    ran = await run_hermes(["batch", "run", file, *args, "--output", "out"], home)
+    assert ran.rc == 0 and (home.work / "out" / "trajectories.jsonl").exists()
+    ran = await run_hermes(["batch", "run", file, *args, "--output", "out", "--name", "b"], home)
+    assert ran.rc == 2 and "holds the run data" in ran.stderr
+    (home.path / "batch" / "torn").mkdir()
+    (home.path / "batch" / "torn" / "run.json").write_text("{")
+    shown = await run_hermes(["batch", "list", "--json"], home)
+    assert [row["name"] for row in shown.json] == ["data"]
+    assert shown.rc == 0 and "torn is no run that can be read" in shown.stderr
+    (home.work / "c.yaml").write_text("cases: [{name: a, prompt: b}]")
+    provider.requests.clear()
+    os.mkfifo(home.work / "pipe")
+    for target in (".", "none/x", "pipe"):
+        for words in (
+            ["batch", "export", "data", "-o", target],
+            ["batch", "export", "data", "--format", "parquet", "-o", target],
+            ["batch", "compress", "out/trajectories.jsonl", "-o", target],
+            ["eval", "c.yaml", "--junit", target],
+        ):
+            ran = await run_hermes(words, home)
+            assert ran.rc == 2 and f"{target} cannot be written" in ran.stderr, ran
+    assert not provider.requests and (home.work / "pipe").is_fifo()
 
 
 async def test_compress_summarises_the_middle(home: Home, provider: Provider) -> None:

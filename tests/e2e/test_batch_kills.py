@@ -16,10 +16,10 @@ from tests.kit import Home, Provider, Received, Reply, call, run_hermes, say, st
 from tests.kit.answers import Tokens
 from tests.kit.bodies import messages
 
-pytestmark = pytest.mark.e2e
 ITEMS = int(os.environ.get("HERMES_BATCH_ITEMS", "300"))
 KILLS = int(os.environ.get("HERMES_BATCH_KILLS", "10"))
 SEED = int(os.environ.get("HERMES_KILL_SEED", "1"))
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240 + ITEMS)]
 
 
 def answer(request: Received) -> Reply:

@@ -34,6 +34,8 @@ def rename_it(request: Received) -> Reply:
         return say("4" if "rubric one" in seen[-1].text else "2")
     if seen[-1].results:
         return say("It was renamed to b.txt.")
+    if "no such" in seen[-1].text:
+        return call(("c1", "terminal", {"command": "mv a.txt b.txt", "timeout": "no number"}))
     return call(("c1", "terminal", {"command": "mv a.txt b.txt"}))
 
 
@@ -48,7 +50,14 @@ def make_case(name: str, **expect: Any) -> dict[str, Any]:
     return {"name": name, "prompt": "Rename it.", "files": {"a.txt": "one"}, "expect": expect}
 
 
+def fails(name: str, **expect: Any) -> dict[str, Any]:
+    """A case whose only call fails."""
+    return {**make_case(name, **expect), "prompt": "Rename what there is no such file for."}
+
+
 async def test_every_kind_of_expectation(home: Home, provider: Provider) -> None:
+    models = {"kit-model": {"price": {"input": 100.0, "output": 100.0}, "max_tokens": 1000}}
+    home.configure(providers={"custom": {"models": models}})  # $0.0036 a case
     file = write_cases(
         home,
         make_case(
@@ -65,11 +74,17 @@ async def test_every_kind_of_expectation(home: Home, provider: Provider) -> None
         make_case("used", tools={"used": ["read_file"]}),
         make_case("unused", tools={"unused": ["terminal"]}),
         make_case("max", tools={"max": 0}),
+        fails("errors", tools={"errors": 0}),
+        fails("one error", tools={"errors": 1, "max": 1}),
         make_case("equals", files={"b.txt": {"equals": "two"}}),
+        make_case("file", files={"b.txt": {"contains": "n", "regex": "^o"}, "a.txt": "absent"}),
+        make_case("file regex", files={"b.txt": {"contains": "n", "regex": "^e"}}),
         make_case("absent", files={"b.txt": "absent"}),
+        make_case("unseen", files={"n" * 300: "absent"}),
         make_case("command", command={"run": "grep two b.txt"}),
         make_case("judge", judge={"rubric": "rubric two"}),
-        make_case("cost", cost_usd=0.5),
+        make_case("cost", cost_usd=0.003),
+        make_case("cheap", cost_usd=0.5),
     )
     ran = await run_hermes(["eval", file, "--json", "--junit", "report.xml"], home)
     assert ran.rc == 1, ran
@@ -82,15 +97,36 @@ async def test_every_kind_of_expectation(home: Home, provider: Provider) -> None
         "used": ["tools.used"],
         "unused": ["tools.unused"],
         "max": ["tools.max"],
+        "errors": ["tools.errors"],
+        "one error": [],
         "equals": ["files.b.txt"],
+        "file": [],
+        "file regex": ["files.b.txt"],
         "absent": ["files.b.txt"],
+        "unseen": [f"files.{'n' * 300}"],
         "command": ["command"],
         "judge": ["judge"],
         "cost": ["cost_usd"],
+        "cheap": [],
     }
     report = ElementTree.parse(home.work / "report.xml").getroot()
-    assert (report.get("tests"), report.get("failures")) == ("12", "11")
-    assert [case.get("name") for case in report if case.find("failure") is None] == ["good[1]"]
+    assert (report.get("tests"), report.get("failures")) == ("18", "14")
+    assert [case.get("name") for case in report if case.find("failure") is None] == [
+        *("good[1]", "one error[1]", "file[1]", "cheap[1]")
+    ]
+
+
+async def test_a_report_is_xml_whatever_was_said(home: Home, provider: Provider) -> None:
+    hostile = '\x1b[31m ]]> <failure/> & \x00 \ufffe \U0001f600 "quoted"'
+    provider.then = say(hostile)
+    case = make_case('<&" \x1b ü', text={"contains": ["]]> nothing"]})
+    file = Path(write_cases(home, case)).rename(home.work / "a\x07&<b.yaml")
+    ran = await run_hermes(["eval", str(file), "--junit", "report.xml"], home)
+    assert ran.rc == 1 and "\x1b" not in ran.stdout + ran.stderr, ran
+    report = ElementTree.parse(home.work / "report.xml").getroot()
+    (found,) = report.iter("failure")
+    assert "<failure/> &" in (found.text or "") and "\U0001f600" in (found.text or "")
+    assert report.get("name") == "a?&<b" and report[0].get("name") == '<&" ? ü[1]'
 
 
 async def test_repeats_give_a_rate_and_an_interval_that_holds_it(
@@ -129,6 +165,11 @@ async def test_a_longer_conversation_and_what_people_see(home: Home, provider: P
         ("cases:\n  - name: a\n    prompt: x\n    expcet: {}\n", "line 2: "),
         ("cases:\n  - {name: a, prompt: x}\n  - {name: a, prompt: y}\n", "line 3: the name 'a'"),
         ("cases:\n  - {name: a, prompt: x, files: {../y: z}}\n", "line 2: the path '../y'"),
+        ('cases:\n  - {name: a, prompt: x, files: {"a\\0b": z}}\n', "line 2: the path 'a\\x00b'"),
+        ('cases:\n  - {name: a, prompt: x, files: {"": z}}\n', "line 2: the path ''"),
+        ("defaults: {files: {../y: z}}\ncases: [{name: a, prompt: x}]\n", "line 1: the path"),
+        ("defaults: {timeout: .inf}\ncases: [{name: a, prompt: x}]\n", "line 1: Expected `float`"),
+        ("cases: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
         ("cases:\n  - {name: a, prompt: x, toolsets: [fiel]}\n", "line 2: There is no toolset"),
         (
             "defaults:\n  timeout: -1\ncases:\n  - {name: a, prompt: x}\n",
@@ -174,6 +215,9 @@ async def test_the_last_run_is_replayed_without_a_provider(home: Home, provider:
     assert early.rc == 2 and "no recorded run" in early.stderr
     ran = await run_hermes(["eval", file, "--json"], home)
     assert ran.rc == 1 and [row["passed"] for row in ran.json["results"]] == [True, False], ran
+    longer = Path(file).with_name("cases-2.yaml")
+    longer.write_text("cases: [{name: other, prompt: x, toolsets: [none]}]")
+    await run_hermes(["eval", str(longer)], home)
     await provider.close()
     home.configure(model={"default": "gone:model"})
     again = await run_hermes(["eval", file, "--json", "--replay"], home)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -96,6 +97,35 @@ async def test_a_tape_is_played_against_the_stored_session(home: Home) -> None:
     assert ran.rc == 2 and "line 1" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("row", "change", "said"),
+    [
+        (1, {"digest": "other"}, "the agent"),
+        (1, {"endpoints": [{"target": {"wire": "os"}}]}, "line 2, is not part of a tape"),
+        (2, {"agent": "\x1b[2J"}, "the agent"),
+        (2, {"session": "../../x"}, "session '../../x' is not part of the conversation"),
+        (2, {"first": 10**15}, "is not stored"),
+        (2, {"first": -5}, "is not stored"),
+        (2, {"type": "exchange"}, "line 3, is not part of a tape (no turn has begun)"),
+        (3, {"body": {"base64": "%"}}, "line 4, is not part of a tape"),
+        (0, {"session": "../../etc/passwd"}, "There is no session"),
+    ],
+)
+async def test_a_tape_that_somebody_changed_is_refused(
+    home: Home, row: int, change: dict[str, Any], said: str
+) -> None:
+    session = await record(home)
+    words = ["sessions", "export", session, "--format", "tape", "-o", "s.tape"]
+    assert (await run_hermes(words, home)).rc == 0
+    file = home.work / "s.tape"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows[row] |= change
+    file.write_text("\n".join(map(json.dumps, rows)))
+    ran = await run_hermes(["replay", "s.tape"], home)
+    assert ran.rc == 2 and said in ran.stderr, ran
+    assert "\x1b" not in ran.stderr and "internal error" not in ran.stderr
+
+
 async def test_without_a_tape_the_stored_messages_are_the_answers(home: Home) -> None:
     ran = await run_hermes(["chat", "-q", "Write.", "--yolo", "--output", "json"], home)
     ran = await run_hermes(["replay", ran.json["session_id"]], home)
@@ -123,7 +153,7 @@ async def test_another_model_goes_on_with_recorded_tools(home: Home, provider: P
 
     def other(request: Received) -> Reply:
         if "two.txt" not in messages(request)[-1].text:
-            return call(("d1", "read_file", {"path": "two.txt"}))
+            return call(("d1", "read_file", '{ "path" :\t"two.txt" }'))
         return say("Other says so.")
 
     provider.then = other
@@ -140,8 +170,31 @@ async def test_another_model_goes_on_with_recorded_tools(home: Home, provider: P
     assert list_files(home.work) == before
 
 
-async def test_live_tools_work_in_a_copy_of_the_files_as_they_were(
+async def test_the_copy_of_a_home_folder_has_no_keys_and_not_itself(
     home: Home, provider: Provider
+) -> None:
+    root = home.work.parent
+    (root / ".ssh").mkdir()
+    (root / ".ssh" / "id").write_text("key")
+    (root / "notes.txt").write_text("notes")
+    os.mkfifo(root / "pipe")
+    provider.then = lambda request: (
+        say("It is there.")
+        if messages(request)[-1].results
+        else call(("c1", "read_file", {"path": "notes.txt"}))
+    )
+    home.work = root
+    session = await record(home)
+    words = ["replay", session, "--to", "1", "--model", "other", "--live-tools", "--json"]
+    ran = await run_hermes(words, home)
+    assert ran.rc == 0 and ran.json["live"]["status"] == "completed", ran
+    copy = Path(ran.json["live"]["folder"])
+    assert sorted(path.name for path in copy.iterdir()) == ["notes.txt", "work"]
+
+
+@pytest.mark.parametrize("step", [1, 3])
+async def test_live_tools_work_in_a_copy_of_the_files_as_they_were(
+    home: Home, provider: Provider, step: int
 ) -> None:
     (home.work / "old.txt").write_text("old")
     session = await record(home)
@@ -151,15 +204,18 @@ async def test_live_tools_work_in_a_copy_of_the_files_as_they_were(
 
     def other(request: Received) -> Reply:
         done = sum(len(m.results) for m in messages(request))
-        if done == 1:
+        if done == step:
             return call(("d1", "write_file", {"path": "three.txt", "content": "3"}))
         return say("Three is written.")
 
     provider.then = other
-    words = ["replay", session, "--to", "1", "--model", "other", "--live-tools", "--json"]
+    words = ["replay", session, "--to", f"{step}", "--model", "other", "--live-tools", "--json"]
     ran = await run_hermes(words, home)
     assert ran.rc == 0 and ran.json["live"]["status"] == "completed", ran
     copy = Path(ran.json["live"]["folder"])
-    assert list_files(copy) == {"old.txt": "old", "one.txt": "1", "three.txt": "3"}
+    made = {"old.txt": "old", "one.txt": "1", "two.txt": "2", "three.txt": "3"}
+    if step == 1:
+        del made["two.txt"]
+    assert list_files(copy) == made
     assert list_files(home.work) == before
     assert (await run_hermes(["sessions", "show", session], home)).stdout == shown.stdout

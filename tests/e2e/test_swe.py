@@ -67,6 +67,70 @@ async def test_patches_apply_and_nothing_is_given_away(
         assert (fresh / "picture.bin").read_bytes().endswith(b"\xffx")
 
 
+async def test_file_tools_find_neither_the_tasks_nor_the_repositories(
+    tmp_path: Path, repository: tuple[Path, str]
+) -> None:
+    folder, base = repository
+    file = write_tasks(tmp_path, base, SECRET)
+    calls = [
+        ("read_file", {"path": str(file)}),
+        ("read_file", {"path": str(folder / "calc.py")}),
+        ("read_file", {"path": str(folder / ".git" / "packed-refs")}),
+        ("read_file", {"path": "../../../../../.." + str(file)}),
+        ("search_files", {"pattern": "gold patch", "path": str(tmp_path)}),
+        ("search_files", {"pattern": "instance_id", "path": "/"}),
+        ("read_file", {"path": "calc.py"}),
+    ]
+    seen: list[str] = []
+
+    def answer(request: Received) -> Reply:
+        found = [str(result) for m in messages(request) for result in m.results]
+        if found:
+            seen[:] = found
+            return say("looked")
+        return call(*((f"c{n}", name, args) for n, (name, args) in enumerate(calls)))
+
+    async with Provider([], then=answer) as provider:
+        home = Home.of(tmp_path, provider)
+        args = ["swe", "run", str(file), "--repos", str(folder.parent), "--toolsets", "file"]
+        ran = await run_hermes([*args, "--limit", "1"], home)
+        assert ran.rc == 0, ran
+    *outside, inside = seen
+    assert len(outside) == len(calls) - 1 and "a - b" in inside
+    for (name, args), text in zip(calls, outside, strict=False):
+        given_away = (SECRET, "add subtracts", "acme__calc-1", "a + b", "return a", "refs/tags")
+        assert not any(words in text for words in given_away), (name, args, text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"repo": ".."}, "line 1: "),
+        ({"repo": "../../acme__calc"}, "line 1: "),
+        ({"base_commit": "--upload-pack=touch planted"}, "is not the name of a commit"),
+        ({"base_commit": "--output=planted"}, "is not the name of a commit"),
+        ({"base_commit": "HEAD:calc.py"}, "is not the name of a commit"),
+        ({"base_commit": "0" * 40}, "has no commit"),
+        ({"base_commit": ""}, "is not the name of a commit"),
+        ({"instance_id": 5}, "line 1: "),
+    ],
+)
+async def test_tasks_of_strangers_reach_no_other_repository_and_no_option_of_git(
+    tmp_path: Path, repository: tuple[Path, str], changes: dict[str, str], said: str
+) -> None:
+    folder, base = repository
+    async with Provider([]) as provider:
+        home = Home.of(tmp_path, provider)
+        file = write_tasks(tmp_path, base, SECRET)
+        task = {**json.loads(file.read_text().splitlines()[0]), **changes}
+        file.write_text(json.dumps(task))
+        run_git(tmp_path, "init", "-q", str(folder.parent.parent))
+        ran = await run_hermes(["swe", "run", str(file), "--repos", str(folder.parent)], home)
+        assert ran.rc == 2 and said in ran.stderr and "Nothing was started" in ran.stderr, ran
+        assert not provider.requests
+    assert not list(tmp_path.rglob("planted")) and not (home.path / "batch" / "tasks").exists()
+
+
 async def test_a_task_without_its_repository_is_named(tmp_path: Path) -> None:
     async with Provider([]) as provider:
         home = Home.of(tmp_path, provider)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import zlib
 from asyncio import Event
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -13,13 +15,15 @@ import pytest
 
 from hermes.agent import loop
 from hermes.app.agents import Options
-from hermes.app.live.session_tape import TAPE_KIND, load_tape
+from hermes.app.live.session_tape import TAPE_KIND, TapeTurn, load_tape
 from hermes.batch.replay.tape_file import encode_tape, read_tape
 from hermes.core.events import ToolDone, TurnEnd, TurnEvent
 from hermes.core.message import user_message
 from hermes.core.tool import ToolContext, tool
+from hermes.llm.http.tape import TapeExchange
 from tests.flow.loop_parts import Nothing, work
 from tests.kit import WIRES, Gate, Provider, Tokens, call, reset, say, status, think
+from tests.kit.home import KEY
 from tests.kit.replay import replay
 from tests.kit.rig import rig
 from tests.unit.core.redaction import redaction_corpus as corpus
@@ -212,29 +216,53 @@ async def test_a_tape_is_a_file_and_back(tmp_path: Path) -> None:
         assert again.turns[0].lessons == turns[0].lessons
 
 
+def join_streams(turns: Iterable[TapeTurn]) -> str:
+    """What models said, each text in one piece again."""
+    texts: dict[tuple[int, str], str] = {}
+    exchanges = [e for turn in turns for e in turn.entries if isinstance(e, TapeExchange)]
+    for number, exchange in enumerate(exchanges):
+        for line in exchange.body.split(b"\n"):
+            if not line.startswith(b"data: {"):
+                continue
+            for choice in json.loads(line[6:]).get("choices", ()):
+                for made in choice["delta"].pop("tool_calls", ()):
+                    key = (number, f"call {made['index']}")
+                    part = made["function"].get("arguments", "")
+                    texts[key] = texts.get(key, "") + part
+                for name, part in choice["delta"].items():
+                    texts[number, name] = texts.get((number, name), "") + (part or "")
+    return "\n".join(texts.values())
+
+
 async def test_a_tape_holds_no_secret(tmp_path: Path) -> None:
     """A model says secrets in pieces of six characters; the tape has none of them, and what is
     stored still replays."""
     token = "ghp_" + "a1B2" * 9
-    aws = "AKIA" + "Q7" * 8
+    aws = "AKIA" + "IOSFODNN7ABCDEFG"
     steps = [
         status(401, f"The key {token} is not valid"),
-        say(f"It is {token}, and "),
-        say(f"also {aws}."),
+        say(f"It is {token}, and ", size=6),
+        think(f"I know one: {aws}.") + say(f"also {aws}.", size=6),
+        think("one") + say("Look: ") + call(("c1", "read_file", {"path": f"{token}.txt"})),
+        think("then ") + say(f"It was {KEY} and {aws}!", size=6),
     ]
     config = {"trace": {"record": "wire"}, "agent": {"api_max_retries": 1}}
     async with rig(tmp_path, steps, check=False, config=config) as r:
         await r.turn("hello")
         await r.turn("more")
         await r.turn("and more")
+        mine = await r.session.submit(user_message("and your own?"))  # what r.turn would refuse
+        assert mine.text == f"It was {KEY} and {aws}!"
         store = r.runtime.store
         rows = await store.objects.list_all(TAPE_KIND)
         assert rows
         for row in rows:
             body = zlib.decompress(row.body)
             assert token.encode() not in body and aws.encode() not in body
-        lines = "\n".join(encode_tape(r.session.id, await load_tape(store, r.session.id), {}))
-        assert token not in lines and aws not in lines
+        turns = await load_tape(store, r.session.id)
+        lines = "\n".join(encode_tape(r.session.id, turns, {})) + join_streams(turns)
+        assert "It was [redacted] and [redacted:aws]!" in lines
+        assert not any(secret in lines for secret in (token, aws, KEY))
         played = await replay(store, r.session.id)
         assert played.report.identical, played.report
 
@@ -251,7 +279,7 @@ async def test_no_sample_of_the_redaction_corpus_is_on_a_tape(tmp_path: Path) ->
         await r.turn("fails")
         await r.turn("again")
         turns = await load_tape(r.runtime.store, r.session.id)
-        lines = "\n".join(encode_tape(r.session.id, turns, {}))
+        lines = "\n".join(encode_tape(r.session.id, turns, {})) + join_streams(turns)
         decoded = lines.encode().decode("unicode_escape", "replace")
         left = [secret for _, secret in samples if secret in lines or secret in decoded]
         assert not left, left

@@ -21,10 +21,10 @@ from tests.kit.bodies import messages
 from tests.kit.postgres import create_database
 from tests.server.test_cluster import make_home
 
-pytestmark = pytest.mark.e2e
 ITEMS = int(os.environ.get("HERMES_BATCH_ITEMS", "200"))
 KILLS = int(os.environ.get("HERMES_BATCH_KILLS", "3"))
 SEED = int(os.environ.get("HERMES_KILL_SEED", "1"))
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240 + ITEMS)]
 NODES = 3
 LEASE = 3
 
@@ -207,6 +207,31 @@ async def test_a_run_is_stopped_by_name_and_goes_on(tmp_path: Path, postgres_ser
         ran = await run_hermes(["batch", "resume", "data"], user, timeout=90)
         assert ran.rc == 0, ran
         check_results(user, 120)
+
+
+async def test_characters_that_the_database_does_not_take(
+    tmp_path: Path, postgres_server: str
+) -> None:
+    """NUL and half characters, in everything that a dataset may have."""
+    odd = "x\0y \x01 \U0001f600 \u2028 '; DROP TABLE objects; -- %s"
+    rows: list[dict[str, Any]] = [
+        {"id": odd.replace("\0", ""), "prompt": odd},
+        {"prompt": "p", "system": odd, "metadata": {odd: [odd]}},
+        {"prompt": "p", "files": {"a.txt": odd}},
+        {"messages": [{"role": "system", "content": odd}, {"role": "user", "content": odd}]},
+    ]
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(Provider([], then=say(odd)))
+        user, *nodes = await prepare(stack, tmp_path, provider, postgres_server)
+        workers = Workers(nodes[:1])
+        stack.push_async_callback(workers.close)
+        await workers.start_all()
+        (user.work / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        args = ["batch", "run", "data.jsonl", "--cluster", "--toolsets", "none"]
+        ran = await run_hermes([*args, "--format", "hermes,openai,raw"], user, timeout=90)
+        assert ran.rc == 0, ran
+        lines, found = read_results(user)
+        assert found["states"] == {"done": 4} and len(lines) == 4
 
 
 async def test_what_cannot_be_is_said_before_anything_starts(

@@ -6,14 +6,18 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from hermes.core.errors import ConfigError
 
+MOST_BYTES = 256 * 2**20
+"""More than that in the files of a change is something that was built or loaded."""
 _SECONDS = 600.0
 _SPECIAL, _ESCAPED = re.compile(r"([\\*?\[ ])"), r"\\\1"
 """What has a meaning in patterns of git."""
+_COMMIT = re.compile(r"\w[\w./~^-]*", re.ASCII)
 _SETTINGS = {
     "uploadpack.allowAnySHA1InWant": "true",  # a commit that no branch names any more
     "protocol.file.allow": "always",
@@ -27,8 +31,15 @@ _SETTINGS = {
 def find_repository(repos: Path, name: str) -> Path | None:
     """The local copy of owner/name: DIR/owner__name or DIR/owner__name.git."""
     stem = name.replace("/", "__")
+    if stem in (".", ".."):
+        return None
     found = (repos / stem, repos / f"{stem}.git")
     return next((path for path in found if path.is_dir()), None)
+
+
+def is_commit_name(text: str) -> bool:
+    """Whether git takes it for a commit and for nothing else, such as an option."""
+    return _COMMIT.fullmatch(text) is not None
 
 
 def check_out(source: str, commit: str, folder: Path) -> None:
@@ -72,6 +83,11 @@ def take_patch(folder: Path, commit: str) -> str:
         with suppress(ConfigError):
             _run_git(*where, "add", "-A", "--ignore-errors")
     options = ("--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color")
+    if (size := _measure_change(where, commit)) > MOST_BYTES:
+        raise ConfigError(
+            f"The change has {size // 2**20} MB in files; patches are made of at most "
+            f"{MOST_BYTES // 2**20} MB."
+        )
     try:
         return _run_git_bytes(*where, "diff", *options, commit).decode()
     except UnicodeDecodeError:  # text in another encoding: JSON can only carry it as binary
@@ -79,6 +95,15 @@ def take_patch(folder: Path, commit: str) -> str:
         attributes.parent.mkdir(exist_ok=True)
         attributes.write_text("* -diff\n", encoding="utf-8")
         return _run_git(*where, "diff", *options, commit)
+
+
+def _measure_change(where: Sequence[str], commit: str) -> int:
+    """How many bytes the new and changed files have."""
+    options = ("--cached", "--raw", "--no-abbrev", "--no-renames", "-z", "--diff-filter=d")
+    rows = _run_git(*where, "diff", *options, commit).split("\0")
+    ids = [words[3] for row in rows if len(words := row.split(" ")) == 5 and row.startswith(":")]
+    found = _run_git(*where, "cat-file", "--batch-check=%(objectsize)", given="\n".join(ids))
+    return sum(int(line) for line in found.splitlines() if line.isdigit())
 
 
 def remove_checkout(folder: Path) -> None:
@@ -97,11 +122,11 @@ def _pristine_copy(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.git")
 
 
-def _run_git(*words: str) -> str:
-    return _run_git_bytes(*words).decode("utf-8", "replace")
+def _run_git(*words: str, given: str = "") -> str:
+    return _run_git_bytes(*words, given=given).decode("utf-8", "replace")
 
 
-def _run_git_bytes(*words: str) -> bytes:
+def _run_git_bytes(*words: str, given: str = "") -> bytes:
     env = {
         "PATH": os.defpath,
         "HOME": os.devnull,
@@ -119,7 +144,7 @@ def _run_git_bytes(*words: str) -> bytes:
             capture_output=True,
             check=True,
             env=env,
-            stdin=subprocess.DEVNULL,
+            input=given.encode(),
             timeout=_SECONDS,
         )
     except FileNotFoundError:

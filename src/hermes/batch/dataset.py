@@ -16,6 +16,8 @@ from hermes.core.message import Message, Text, user_message
 
 CheckToolsets: TypeAlias = Callable[[Sequence[str]], object]
 """Raises ConfigError for toolsets that there are not."""
+CheckFolder: TypeAlias = Callable[[Path], object]
+"""Raises ConfigError for folders that items may not begin with."""
 _MAX_SHOWN = 20
 _TEXT_ROLES = ("system", "user", "assistant")
 
@@ -90,6 +92,7 @@ def read_dataset(
     limit: int | None = None,
     skip_bad: bool = False,
     check_toolsets: CheckToolsets | None = None,
+    check_folder: CheckFolder | None = None,
 ) -> Dataset:
     """The items of a file. ConfigError names each bad line, unless `skip_bad` leaves them out."""
     try:
@@ -113,6 +116,11 @@ def read_dataset(
                 raise _BadLine(f'the id "{item.id}" is that of line {seen[item.id]} too')
             if item.toolsets is not None and check_toolsets is not None:
                 check_toolsets(item.toolsets)
+            if item.workspace and check_folder is not None:
+                check_folder(Path(item.workspace))
+        except RecursionError:
+            problems.append(f"line {number}: it is nested too deeply")
+            continue
         except (msgspec.DecodeError, UnicodeDecodeError, _BadLine, ConfigError) as error:
             problems.append(f"line {number}: {error}")
             continue
@@ -141,8 +149,12 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
     image = row.image or row.docker_image
     if image and not is_image_name(image):
         raise _BadLine(f"{image!r} is not the name of an image")
-    for path in (*row.files, *([row.cwd] if row.cwd else ())):
-        _check_inside(path)
+    cwd = "" if PurePosixPath(row.cwd) == PurePosixPath() else row.cwd
+    for path in (*row.files, *([cwd] if cwd else ())):
+        if not is_inside(path):
+            raise _BadLine(f"the path {path!r} is outside the workspace")
+    if "\0" in str(row.id):
+        raise _BadLine("the id has a NUL character")
     if row.workspace and not (folder / row.workspace).is_dir():
         raise _BadLine(f"the workspace {row.workspace} is no folder")
     toolsets = row.toolsets.split(",") if isinstance(row.toolsets, str) else row.toolsets
@@ -152,7 +164,7 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
         prompt,
         past,
         image,
-        row.cwd,
+        cwd,
         row.files,
         str((folder / row.workspace).resolve()) if row.workspace else "",
         None if toolsets is None else tuple(toolsets),
@@ -162,10 +174,10 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
     )
 
 
-def _check_inside(path: str) -> None:
+def is_inside(path: str) -> bool:
+    """Whether the path of a file, as somebody wrote it, is inside the folder that it belongs to."""
     pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.name:
-        raise _BadLine(f"the path {path!r} is outside the workspace")
+    return not (pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.name)
 
 
 def _read_messages(rows: list[dict[str, Any]]) -> tuple[list[str], tuple[Message, ...], str]:
@@ -206,7 +218,7 @@ def read_prefill(file: Path) -> tuple[Message, ...]:
         raise ConfigError(
             f"{file} cannot be read: {error.strerror}. Nothing was started."
         ) from None
-    except (msgspec.DecodeError, _BadLine) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _BadLine) as error:
         raise ConfigError(f"{file}: {error}. Nothing was started.") from None
     assert not last
     return past

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes.batch.dataset import CheckToolsets
+from hermes.batch.dataset import CheckToolsets, is_inside
 from hermes.core.errors import ConfigError
 
 
@@ -60,7 +60,7 @@ class Expectation(_Strict, frozen=True):
 class Defaults(_Strict, frozen=True):
     toolsets: tuple[str, ...] | None = None
     max_turns: Annotated[int, Meta(ge=1)] = 20
-    timeout: Annotated[float, Meta(gt=0)] = 300
+    timeout: Annotated[float, Meta(gt=0, lt=1e9)] = 300
     system: str = ""
     files: dict[str, str] = {}
 
@@ -93,6 +93,8 @@ def read_eval_file(file: Path, check_toolsets: CheckToolsets) -> EvalFile:
         raw = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}. Nothing was run.") from None
+    except RecursionError:
+        raise ConfigError(f"{file} is nested too deeply. Nothing was run.") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{file} is not UTF-8 text. Nothing was run.") from None
     except yaml.YAMLError as error:
@@ -108,6 +110,8 @@ def read_eval_file(file: Path, check_toolsets: CheckToolsets) -> EvalFile:
         raise ConfigError(f"{where}: unknown key {unknown[0]}. Nothing was run.")
     try:
         defaults = msgspec.convert(raw.get("defaults") or {}, Defaults)
+        if outside := [path for path in defaults.files if not is_inside(path)]:
+            raise ConfigError(f"the path {outside[0]!r} is outside the workspace")
         check_toolsets(defaults.toolsets or ())
     except (msgspec.ValidationError, ConfigError) as error:
         where = f"{file}, line {keys.get('defaults', 1)}"
@@ -131,7 +135,7 @@ def _check_case(case: EvalCase, before: list[EvalCase]) -> EvalCase:
     if bool(case.prompt.strip()) == bool(case.turns):
         raise ValueError("a case needs either `prompt` or `turns`")
     for path in (*case.files, *case.expect.files):
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        if not is_inside(path):
             raise ValueError(f"the path {path!r} is outside the workspace")
     for wanted in case.expect.files.values():
         if isinstance(wanted, str) and wanted not in ("absent", "present"):

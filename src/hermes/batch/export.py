@@ -14,7 +14,7 @@ import hermes.app  # noqa: F401 - names the tools of other packages
 from hermes.batch.dataset import BatchItem
 from hermes.batch.results import ConversationCounts, ItemError, ItemRecord, Results
 from hermes.batch.run_folder import RunFolder, RunSettings
-from hermes.batch.trajectories import Format, Trajectory, format_trajectory
+from hermes.batch.trajectories import Format, Trajectory, encode_line, format_trajectory
 from hermes.config.private_files import replace_file
 from hermes.tools.registry import list_toolsets
 
@@ -85,7 +85,7 @@ async def export_run(
         for record in (records.get(id) for id in items)
         if record is not None and record.state not in _EXPORTED
     ]
-    lines = b"".join(msgspec.json.encode(row) + b"\n" for row in failed)
+    lines = b"".join(encode_line(row) + b"\n" for row in failed)
     replace_file(folder.path / "failed.jsonl", lines)
     if any(item.commit for item in items.values()):
         replace_file(folder.path / "predictions.jsonl", _list_predictions(items, records))
@@ -101,7 +101,7 @@ def _list_predictions(items: Mapping[str, BatchItem], records: Mapping[str, Item
         for id, record in ((id, records.get(id)) for id in items)
         if record is not None and record.state in _EXPORTED
     )
-    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    return b"".join(encode_line(row) + b"\n" for row in rows)
 
 
 async def write_trajectories(

@@ -129,15 +129,23 @@ def check_name(name: str) -> str:
 def create_run(home: Path, name: str, output: str) -> RunFolder:
     """The folder of a new run, or of the one that has this name."""
     place = home / "batch" / check_name(name)
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not output:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
         return RunFolder(_follow_link(place))
     target = Path(output).expanduser().absolute()
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (place / "run.json").exists() or _follow_link(place) not in (place, target):
         raise ConfigError(f"The run {name} is in {_follow_link(place)}; use another --name.")
+    try:
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"{target} cannot hold a run: {error.strerror}"
+        raise ConfigError(f"{reason}. Nothing was started.") from None
+    folder = RunFolder(target)
+    if (target / "run.json").exists() and (other := folder.read_settings().name) != name:
+        raise ConfigError(f"{target} holds the run {other}. Nothing was started.")
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(place / _LINK, str(target).encode())
-    return RunFolder(target)
+    return folder
 
 
 def find_run(home: Path, name: str) -> RunFolder:

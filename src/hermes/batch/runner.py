@@ -164,7 +164,8 @@ class ItemRunner:
             code = "config" if isinstance(error, ConfigError) else "internal"
             return self._describe_failure(item, code, str(error), began)
         except OSError as error:
-            text = f"The workspace could not be made: {error.strerror}."
+            reason = error.strerror or str(error)[:500]  # copies name several failures
+            text = f"The workspace could not be made: {reason}."
             return self._describe_failure(item, "workspace", text, began)
         finally:
             if not self._shares_folder(item, toolsets):
@@ -177,7 +178,7 @@ class ItemRunner:
         if self._shares_folder(item, toolsets):
             return self._empty_folder
         return await asyncio.to_thread(
-            prepare_workspace, self._place, item, attempt, self._client_env
+            prepare_workspace, self._place, item, attempt, self._client_env, self.setup.home
         )
 
     @cached_property

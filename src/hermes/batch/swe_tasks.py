@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hermes.batch.checkout import find_repository, has_commit
+from hermes.batch.checkout import find_repository, has_commit, is_commit_name
 from hermes.batch.dataset import BatchItem, Dataset
 from hermes.batch.image_files import TESTBED, find_missing_images, is_image_name
 from hermes.core.errors import ConfigError
@@ -68,11 +68,13 @@ def read_tasks(
             continue
         try:
             task = decoder.decode(line)
+            if not is_commit_name(task.base_commit):
+                raise ValueError(f"{task.base_commit!r} is not the name of a commit")
             if task.instance_id in seen:
                 other = seen[task.instance_id]
                 raise ValueError(f'the id "{task.instance_id}" is that of line {other} too')
             items.append(_build_item(task, find_start(task), len(items)))
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
             problems.append(f"line {number}: {error}")
             continue
         seen[items[-1].id] = number

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hermes.core.message import Message, Text, Thinking, ToolReturn
+from hermes.core.message import Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
 from hermes.tools.registry import list_tool_names
 
@@ -22,6 +22,11 @@ _GUIDANCE = (
     "output]\n{text}\n[/OUT-OF-BAND USER MESSAGE]"
 )
 """How the original marks what a person says while a tool runs."""
+_LINE_ENDS = (
+    (b"\xc2\x85", b"\\u0085"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
 _NO_TEXT = "[multimodal tool result]"
 """What the original writes for a result that is only an image."""
 
@@ -96,7 +101,7 @@ def _tells_failure(text: str) -> bool:
         return text.lstrip().lower().startswith("error:")
     try:
         row = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return row.get("error") is not None or row.get("success") is False
 
@@ -106,13 +111,21 @@ def format_trajectory(found: Trajectory, form: Format, tool_names: Collection[st
     has the same columns."""
     match form:
         case "hermes":
-            return msgspec.json.encode(_format_hermes(found, tool_names))
+            return encode_line(_format_hermes(found, tool_names))
         case "openai":
-            return msgspec.json.encode(_format_openai(found))
+            return encode_line(_format_openai(found))
         case "sharegpt":
-            return msgspec.json.encode({"conversations": list(_list_sharegpt(found))})
+            return encode_line({"conversations": list(_list_sharegpt(found))})
         case _:
-            return msgspec.json.encode(_format_raw(found))
+            return encode_line(_format_raw(found))
+
+
+def encode_line(row: Any) -> bytes:
+    """JSON that is one line for every reader: some take other characters than \\n for its end."""
+    line = msgspec.json.encode(row)
+    for end, escaped in _LINE_ENDS:
+        line = line.replace(end, escaped)
+    return line
 
 
 def _format_raw(found: Trajectory) -> dict[str, Any]:
@@ -150,7 +163,7 @@ def _list_turns(messages: Sequence[Message]) -> Iterable[dict[str, str]]:
     """A tool turn holds all results of a step; guidance that came with them ends the last one."""
     results: list[ToolReturn] = []
     guidance = ""
-    for message in messages:
+    for message in _order_results(messages):
         if message.role == "tool":
             results += _list_returns(message)
             continue
@@ -191,19 +204,20 @@ def _write_answer(message: Message) -> str:
         return (body if "<think>" in body else f"<think>\n</think>\n{body}").strip()
     body = head + (f"{text}\n" if text else "")
     for call in message.calls:
-        written = _dump({"name": call.name, "arguments": _load_arguments(call.args)})
+        written = _write_call(call)
         body += f"<tool_call>\n{written}\n</tool_call>\n"
     return (body if "<think>" in body else f"<think>\n</think>\n{body}").rstrip()
 
 
 def _write_response(found: ToolReturn, guidance: str = "") -> str:
     is_picture = any(not isinstance(part, Text) for part in found.content)
-    content: Any = (found.text or _NO_TEXT * is_picture) + guidance
+    content = (found.text or _NO_TEXT * is_picture) + guidance
+    row: dict[str, Any] = {"tool_call_id": found.call_id, "name": found.name, "content": content}
+    written = _dump(row)
     if content.strip().startswith(("{", "[")):
-        with suppress(ValueError):
-            content = json.loads(content)
-    row = {"tool_call_id": found.call_id, "name": found.name, "content": content}
-    return f"<tool_response>\n{_dump(row)}\n</tool_response>"
+        with suppress(ValueError, RecursionError):
+            written = _dump({**row, "content": json.loads(content)})
+    return f"<tool_response>\n{written}\n</tool_response>"
 
 
 def _format_openai(found: Trajectory) -> dict[str, Any]:
@@ -221,7 +235,7 @@ def list_openai_tools(found: Trajectory) -> list[dict[str, Any]]:
 def list_openai_messages(found: Trajectory) -> Iterable[dict[str, Any]]:
     if found.system:
         yield _openai_row("system", found.system)
-    for message in found.messages:
+    for message in _order_results(found.messages):
         if message.role == "user":
             yield _openai_row("user", message.text)
         elif message.role == "assistant":
@@ -262,30 +276,60 @@ def _openai_row(
 def _list_sharegpt(found: Trajectory) -> Iterable[dict[str, str]]:
     if found.system:
         yield {"from": "system", "value": found.system}
-    for message in found.messages:
+    for message in _order_results(found.messages):
         if message.role == "user":
             yield {"from": "human", "value": message.text}
         elif message.role == "assistant":
             if message.text or not message.calls:
                 yield {"from": "gpt", "value": message.text}
             for call in message.calls:
-                row = {"name": call.name, "arguments": _load_arguments(call.args)}
-                yield {"from": "function_call", "value": _dump(row)}
+                yield {"from": "function_call", "value": _write_call(call)}
         else:
             for result in _list_returns(message):
                 yield {"from": "observation", "value": result.text}
+
+
+def _order_results(messages: Iterable[Message]) -> Iterable[Message]:
+    """The results of a step in the order of its calls: they are stored as the calls end."""
+    places: dict[str, int] = {}
+    waiting: list[tuple[int, Message]] = []
+    for message in messages:
+        if message.role == "tool":
+            ids = [places.get(found.call_id, len(places)) for found in _list_returns(message)]
+            waiting.append((min(ids, default=len(places)), message))
+            continue
+        yield from _sort_waiting(waiting)
+        waiting.clear()
+        if message.calls:
+            places = {call.id: place for place, call in enumerate(message.calls)}
+        yield message
+    yield from _sort_waiting(waiting)
+
+
+def _sort_waiting(waiting: Iterable[tuple[int, Message]]) -> list[Message]:
+    return [message for _, message in sorted(waiting, key=lambda row: row[0])]
 
 
 def _list_returns(message: Message) -> list[ToolReturn]:
     return [part for part in message.parts if isinstance(part, ToolReturn)]
 
 
-def _load_arguments(text: str) -> Any:
+def _write_call(call: ToolCall) -> str:
     try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return {}
+        return _dump({"name": call.name, "arguments": json.loads(call.args or "{}")})
+    except (ValueError, RecursionError):
+        return _dump({"name": call.name, "arguments": {}})
 
 
-_dump = json.JSONEncoder(ensure_ascii=False).encode
-"""JSON with the white space of Python's own, as the original writes it."""
+def _dump(value: Any) -> str:
+    """JSON with the white space of Python's own, as the original writes it. Half a character, which
+    JSON can name, stays escaped."""
+    text = _encode_text(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
+
+
+_encode_text = json.JSONEncoder(ensure_ascii=False).encode

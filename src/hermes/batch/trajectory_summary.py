@@ -56,7 +56,7 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
         try:
             row = msgspec.json.decode(line)
             msgspec.convert(row["conversations"], list[ConversationTurn])
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             reason = f"line {number} is no trajectory in the format hermes ({error})"
             raise ConfigError(f"{file}: {reason}. Nothing was written.") from None
         rows.append(row)

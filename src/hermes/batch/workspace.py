@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from hermes.batch.checkout import adopt_checkout, check_out, remove_checkout
 from hermes.batch.dataset import BatchItem
 from hermes.batch.image_files import copy_testbed
 from hermes.core.errors import ConfigError
+from hermes.exec.path_rules import belongs_to_agent, explain_denial
 
 _PREFIX = "hermes-batch-"
 _WITHOUT_FILES = frozenset({"clarify", "todo", "web_search"})
@@ -55,8 +57,40 @@ def make_empty_workspace(place: Path) -> Path:
     return folder
 
 
+def refuse_private_folder(folder: Path, agent_home: Path) -> None:
+    """ConfigError when a dataset wants a copy of what no tool may read."""
+    real = folder.resolve()
+    if reason := _explain_privacy(real, agent_home.resolve()):
+        raise ConfigError(f"the workspace {folder} may not be copied: {reason}")
+
+
+def _explain_privacy(path: Path, agent_home: Path) -> str:
+    """Why a real path may not be copied into a workspace; empty when it may."""
+    homes = {agent_home, *(above for above in (path, *path.parents) if above.name == ".hermes")}
+    inside = [path.relative_to(home).parts for home in homes if path.is_relative_to(home)]
+    if any(not parts or belongs_to_agent(parts[0]) for parts in inside):
+        return "it belongs to the agent itself"
+    return explain_denial(path, Path.home(), write=False)
+
+
+def copy_folder(source: Path, folder: Path, agent_home: Path) -> None:
+    """Copy a folder without what no tool may read, sockets, pipes and devices."""
+    agent_home = agent_home.resolve()
+
+    def list_left_out(place: str, names: list[str]) -> list[str]:
+        return [name for name in names if not is_copied(Path(place, name))]
+
+    def is_copied(path: Path) -> bool:
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            return False
+        return not _explain_privacy(path, agent_home)
+
+    shutil.copytree(source, folder, symlinks=True, ignore=list_left_out, dirs_exist_ok=True)
+
+
 def prepare_workspace(
-    place: Path, item: BatchItem, attempt: int, client_env: Mapping[str, str]
+    place: Path, item: BatchItem, attempt: int, client_env: Mapping[str, str], agent_home: Path
 ) -> Path:
     """The folder in which the item's conversation begins. `client_env`: of the docker program."""
     folder = _name_folder(place, item, attempt)
@@ -66,7 +100,8 @@ def prepare_workspace(
         copy_testbed(item.image, folder, client_env)
         adopt_checkout(folder, item.commit)
     elif item.workspace:
-        shutil.copytree(item.workspace, folder, symlinks=True)
+        refuse_private_folder(Path(item.workspace), agent_home)
+        copy_folder(Path(item.workspace), folder, agent_home)
     else:
         folder.mkdir(mode=0o700)
     for path, text in item.files.items():

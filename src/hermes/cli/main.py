@@ -148,7 +148,10 @@ def _guard_run(argv: list[str]) -> int:
     except BrokenPipeError:
         return EXIT_SIGPIPE
     except _hermes_error() as error:
-        print_stderr(str(error))
+        from hermes.core.untrusted_text import reveal_hidden
+
+        # It may quote a file that somebody else wrote.
+        print_stderr(reveal_hidden(str(error)).replace("\r", " "))
         return EXIT_USAGE if type(error).__name__ == "ConfigError" else EXIT_FAILED
     except (OSError, ImportError) as error:
         if os.strerror(errno.EMFILE) in str(error):

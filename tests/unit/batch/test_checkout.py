@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from hermes.batch import checkout
 from hermes.batch.checkout import check_out, take_patch
+from hermes.core.errors import ConfigError
 from tests.kit.repositories import make_repository, run_git
 
 
@@ -28,3 +32,19 @@ def test_text_in_another_encoding_and_a_repository_inside(tmp_path: Path) -> Non
     run_git(fresh, "apply", "-", given=patch)
     assert (fresh / "old.txt").read_bytes() == "caf\xe9 au lait\nline\n".encode("latin-1")
     assert (fresh / 'n\xe4me "x".txt').read_text() == "new"
+
+
+def test_what_was_built_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, base = make_repository(tmp_path / "source", "gold")
+    work = tmp_path / "work"
+    check_out(str(source), base, work)
+    monkeypatch.setattr(checkout, "MOST_BYTES", 2**20)
+    (work / ":1 2 3 4 A").write_text("a name like a line of git's")
+    (work / "old.txt").unlink()
+    (work / "big").write_bytes(b"x" * 2**20)
+    with pytest.raises(ConfigError, match="The change has 1 MB in files"):
+        take_patch(work, base)
+    (work / "big").write_bytes(b"x" * 2**10)
+    assert "+" + "x" * 2**10 in take_patch(work, base)

@@ -76,6 +76,17 @@ def test_the_originals_format() -> None:
     assert line["tool_error_counts"] == {"patch": 0, "read_file": 1, "terminal": 0}
 
 
+def test_results_are_in_the_order_of_the_calls() -> None:
+    """They are stored as the calls end."""
+    late = (*MESSAGES[:2], MESSAGES[3], MESSAGES[2], *MESSAGES[4:])
+    for form in ("openai", "sharegpt"):
+        assert write_line(form, late) == write_line(form)
+    step = write_line("hermes", late)["conversations"][3]["value"]
+    first, second = (json.loads(text) for text in step.splitlines() if text.startswith("{"))
+    assert (first["tool_call_id"], second["tool_call_id"]) == ("a", "b")
+    assert second["content"].endswith("[/OUT-OF-BAND USER MESSAGE]"), "guidance ends the last one"
+
+
 @pytest.mark.parametrize(
     ("parts", "value"),
     [
@@ -101,6 +112,43 @@ def test_the_originals_format() -> None:
 def test_answers_in_the_originals_format(parts: tuple[Part, ...], value: str) -> None:
     line = write_line("hermes", (user_message("p"), Message("assistant", parts)))
     assert line["conversations"][2] == {"from": "gpt", "value": value}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['["cut \\ud83d"]', '{"a": "\\udc00"}', "[" * 100_000, "[" * 100_000 + "]" * 100_000],
+    ids=["half", "other half", "open", "deep"],
+)
+def test_what_models_and_tools_write_stops_no_export(text: str) -> None:
+    """A character cut in two, and JSON that no parser takes."""
+    asked = Message("assistant", (ToolCall("a", "probe", text),))
+    done = Message("tool", (ToolReturn("a", "probe", (Text(text),)),))
+    for form in ("hermes", "openai", "sharegpt", "raw"):
+        assert write_line(form, (user_message("p"), asked, done))
+    value = write_line("hermes", (user_message("p"), asked, done))["conversations"][3]["value"]
+    content = json.loads(value.splitlines()[1])["content"]
+    assert content == (text if text.startswith("[[") else json.loads(text))
+    assert count_calls((asked, done))["probe"].success == 1
+
+
+@pytest.mark.parametrize("form", ["hermes", "openai", "sharegpt", "raw"])
+def test_a_trajectory_is_one_line_for_every_reader(form: Format) -> None:
+    text = "".join(map(chr, [*range(0x100), 0x2028, 0x2029]))
+    found = Trajectory(3, text, "done", (user_message(text),), text, "m", "2026-01-01")
+    line = format_trajectory(found, form, []).decode()
+    assert len(line.splitlines()) == 1
+    rows = json.loads(line)
+    assert text in list(_walk(rows))
+
+
+def _walk(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _walk(item)
+    else:
+        yield value
 
 
 def test_images_in_the_originals_format() -> None:

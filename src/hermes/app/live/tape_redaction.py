@@ -82,7 +82,7 @@ def _redact_bytes(data: bytes, redact: Callable[[str], str]) -> bytes:
 
 def rewrite_stream(body: bytes, change: Callable[[str], str]) -> bytes:
     """The event stream with each text changed as a whole, however many events it was split into:
-    the first of them then carries all of it."""
+    the first event of the part that differs then carries all of that part."""
     if not _has_change(body, change):
         return body
     lines = body.split(b"\n")
@@ -103,13 +103,39 @@ def rewrite_stream(body: bytes, change: Callable[[str], str]) -> bytes:
         changed = change(joined)
         if changed == joined:
             continue
-        for index, (number, owner, key, _) in enumerate(found):
-            owner[key] = changed if index == 0 else ""
-            touched.add(number)
+        pieces = _split_change([text for _, _, _, text in found], changed)
+        for (number, owner, key, text), piece in zip(found, pieces, strict=True):
+            if piece != text:
+                owner[key] = piece
+                touched.add(number)
     for number in touched:
         end = b"\r" if lines[number].endswith(b"\r") else b""
         lines[number] = _PREFIX + b" " + msgspec.json.encode(events[number]) + end
     return b"\n".join(lines) if touched else body
+
+
+def _split_change(pieces: Sequence[str], changed: str) -> Iterator[str]:
+    """The pieces of a text of which a part has changed, in as many pieces: what other texts of the
+    stream come before and after stays so."""
+    joined = "".join(pieces)
+    begin = _count_common(joined, changed)
+    behind = _count_common(joined[begin:][::-1], changed[begin:][::-1])
+    end = len(joined) - behind
+    middle = changed[begin : len(changed) - behind]
+    at, is_placed = 0, False
+    for number, piece in enumerate(pieces, 1):
+        after = at + len(piece)
+        is_here = not is_placed and (begin < after or number == len(pieces))
+        is_placed = is_placed or is_here
+        yield piece[: max(0, begin - at)] + middle * is_here + piece[max(0, end - at) :]
+        at = after
+
+
+def _count_common(first: str, second: str) -> int:
+    """With how many equal characters the texts begin."""
+    pairs = enumerate(zip(first, second, strict=False))
+    different = (at for at, (one, other) in pairs if one != other)
+    return next(different, min(len(first), len(second)))
 
 
 def _has_change(body: bytes, change: Callable[[str], str]) -> bool:

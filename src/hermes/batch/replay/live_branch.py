@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.session_host import SessionHost
 from hermes.app.session_records import find_checkpoint_since, find_turn_starts, store_branch
+from hermes.batch.workspace import copy_folder
 from hermes.core.events import StepStart, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.message import Message, ToolCall, ToolReturn
@@ -61,15 +64,23 @@ class RecordedResults:
         for message in messages:
             for part in message.parts:
                 if isinstance(part, ToolReturn) and (call := calls.get(part.call_id)) is not None:
-                    self._results.setdefault((call.name, call.args), deque()).append(part)
+                    self._results.setdefault(_describe_call(call), deque()).append(part)
 
     def take_result(self, call: ToolCall) -> RecordedResult | None:
         """The result of an equal call; the last one is given as often as it is asked for."""
-        found = self._results.get((call.name, call.args))
+        found = self._results.get(_describe_call(call))
         if not found:
             return None
         result = found.popleft() if len(found) > 1 else found[0]
         return RecordedResult(result.content, error=result.error, unquoted=result.unquoted)
+
+
+def _describe_call(call: ToolCall) -> tuple[str, str]:
+    """Equal for calls that ask for the same: models write the same arguments differently."""
+    try:
+        return call.name, json.dumps(json.loads(call.args), sort_keys=True)
+    except (ValueError, RecursionError):
+        return call.name, call.args
 
 
 class BranchTools(Mapping[str, Tool[Any]]):
@@ -201,18 +212,12 @@ async def restore_files(
     length = max(meta.messages, len(messages))
     found = await find_checkpoint_since(runtime.store, home, meta, index=first, length=length)
     if found is None:
-        _copy_folder(Path(meta.cwd), target)
+        if (source := Path(meta.cwd)).is_dir():
+            await asyncio.to_thread(copy_folder, source, target, home)
         return
     await copy_checkpoint(Path(meta.cwd), home, found.id, target)
     if f"[{meta.id} {first}]" in found.label:
         await _repeat_calls(runtime, meta, messages[first:], target)
-
-
-def _copy_folder(source: Path, target: Path) -> None:
-    import shutil
-
-    if source.is_dir():
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
 async def _repeat_calls(

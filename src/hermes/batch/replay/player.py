@@ -28,6 +28,7 @@ from hermes.batch.replay.replay_host import (
     make_workspace,
 )
 from hermes.batch.replay.stored_answers import STORED, StoredAnswers
+from hermes.core.errors import ConfigError
 from hermes.core.events import TurnEnd, TurnEvent
 from hermes.core.history import History
 from hermes.core.message import Message, Target
@@ -221,13 +222,32 @@ class PlayedSession(Struct, frozen=True):
     """How many of its messages were played."""
 
 
+def _check_turn(
+    turn: TapeTurn, conversation: StoredConversation, agents: Mapping[str, AgentRecord]
+) -> None:
+    stored = conversation.messages.get(turn.session)
+    lowest = 0 if turn.mode == "new" else -1
+    problem = ""
+    if stored is None:
+        problem = f"session {turn.session!r} is not part of the conversation"
+    elif not lowest <= turn.first < len(stored):
+        problem = f"message {turn.first} is not stored"
+    elif turn.agent not in agents:
+        problem = f"the agent {turn.agent!r} is missing"
+    if problem:
+        raise ConfigError(f"The tape does not fit the stored session: {problem}.")
+
+
 async def play_session(
     conversation: StoredConversation,
     turns: Sequence[TapeTurn],
     agents: Mapping[str, AgentRecord],
     to: int | None = None,
 ) -> PlayedSession:
-    """Play recorded turns in a scratch store; `to`: no further than this step."""
+    """Play recorded turns in a scratch store; `to`: no further than this step. ConfigError when
+    they are not turns of this conversation."""
+    for turn in turns:
+        _check_turn(turn, conversation, agents)
     with TemporaryDirectory(prefix="hermes-replay-") as folder:
         store = SqliteStore(Path(folder) / "scratch.db")
         try:

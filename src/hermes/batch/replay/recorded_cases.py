@@ -99,7 +99,12 @@ class RecordedRun:
 
 def find_recorded_run(home: Path, stem: str) -> RunFolder:
     """The latest run of an evaluation file; ConfigError when there is none."""
-    found = sorted((home / "batch").glob(f"eval-{stem}-*/run.db"))
+    prefix = f"eval-{stem}-"
+    found = sorted(
+        file
+        for file in (home / "batch").glob(f"{prefix}*/run.db")
+        if file.parent.name.removeprefix(prefix).isdigit()  # else it is that of a longer name
+    )
     if not found:
         raise ConfigError("There is no recorded run of this file; run it without --replay first.")
     return RunFolder(found[-1].parent)

@@ -12,9 +12,11 @@ import msgspec
 from hermes.app.live.session_tape import AgentRecord, TapeTurn
 from hermes.core.errors import ConfigError
 from hermes.llm.http.tape import TapeChoice, TapeExchange
+from hermes.llm.wire import check_wire_name
 
 _FORMAT = 1
 _BYTES = ("request", "body")
+_BAD_LINE = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
 
 
 class TapeFile(msgspec.Struct, frozen=True):
@@ -73,13 +75,15 @@ def read_tape(file: Path) -> TapeFile:
                 case "tape":
                     session = str(row["session"])
                 case "agent":
-                    agents[row["digest"]] = msgspec.convert(row, AgentRecord)
+                    agents[row["digest"]] = _read_agent(row)
                 case "turn":
                     turns.append(msgspec.convert(row, TapeTurn))
                     turns[-1].entries = []
                 case _:
+                    if not turns:
+                        raise ValueError("no turn has begun")
                     turns[-1].entries.append(_decode_entry(row))
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
+    except (*_BAD_LINE, ConfigError) as error:
         raise ConfigError(f"{file}, line {number}, is not part of a tape ({error}).") from None
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
@@ -88,13 +92,20 @@ def read_tape(file: Path) -> TapeFile:
     return TapeFile(session, turns, agents)
 
 
+def _read_agent(row: dict[str, Any]) -> AgentRecord:
+    record = msgspec.convert(row, AgentRecord)
+    for endpoint in record.endpoints:
+        check_wire_name(endpoint.target.wire)
+    return record
+
+
 def _decode_entry(row: dict[str, Any]) -> TapeExchange | TapeChoice:
     for name in _BYTES:
         value = row.get(name)
         if isinstance(value, str):
             row[name] = value.encode()
         elif isinstance(value, dict):
-            row[name] = b64decode(value["base64"])
+            row[name] = b64decode(value["base64"], validate=True)
     found: TapeExchange | TapeChoice = msgspec.convert(
         row, TapeExchange | TapeChoice, builtin_types=(bytes,)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from hermes.batch.results import ConversationCounts, Results
 from hermes.batch.run_folder import RunFolder
 from hermes.batch.trajectories import Format, format_trajectory
 from hermes.config.load import Setup
+from hermes.core.errors import ConfigError
 
 
 async def read_statistics(
@@ -45,6 +47,15 @@ def describe_status(status: Mapping[str, Any], statistics: Mapping[str, Any]) ->
     ]
 
 
+def check_target(file: Path) -> None:
+    """ConfigError, before anything is done for it, when a file cannot be written."""
+    folder = file.parent
+    is_other = file.exists() and not file.is_file()  # a device would be replaced by a file
+    if is_other or not os.access(folder, os.W_OK | os.X_OK):
+        reason = "it is no regular file" if is_other else f"no file can be made in {folder}"
+        raise ConfigError(f"{file} cannot be written: {reason}. Nothing was done.")
+
+
 async def export_trajectories(setup: Setup, folder: RunFolder, form: Format, out: str) -> int:
     """Write the conversations in one format, to a file or to stdout."""
     settings = folder.read_settings()
@@ -53,6 +64,7 @@ async def export_trajectories(setup: Setup, folder: RunFolder, form: Format, out
         results = Results(store, settings.name)
         records = await results.read_records()
         if out != "-":
+            check_target(Path(out))
             count = await write_trajectories({form: Path(out)}, items, records, results)
             print(f"{out}: {count} lines", file=sys.stderr)
             return 0

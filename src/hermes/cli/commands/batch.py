@@ -116,14 +116,22 @@ async def _run_items(args: Namespace, setup: Setup) -> int:
 
 
 def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
+    from functools import partial
+
     from hermes.batch.coordinator import begin_run
     from hermes.batch.dataset import read_dataset
     from hermes.batch.run_folder import check_name
+    from hermes.batch.workspace import refuse_private_folder
 
     file = Path(args.word)
     settings = make_settings(args, check_name(args.name or file.stem), setup)
-    check = make_toolset_check(setup)
-    dataset = read_dataset(file, limit=args.limit, skip_bad=args.skip_bad, check_toolsets=check)
+    dataset = read_dataset(
+        file,
+        limit=args.limit,
+        skip_bad=args.skip_bad,
+        check_toolsets=make_toolset_check(setup),
+        check_folder=partial(refuse_private_folder, agent_home=setup.home),
+    )
     print_skipped(dataset)
     return begin_run(setup.home, settings, args.output, dataset, extend=args.extend)
 
@@ -162,12 +170,14 @@ async def _compress_file(args: Namespace, setup: Setup) -> int:
     from hermes.app.meter import Meter
     from hermes.app.runtime import Runtime
     from hermes.batch.trajectory_summary import SUMMARY_TOKENS, read_lines, shorten_lines
+    from hermes.cli.batch.report import check_target
     from hermes.config.private_files import replace_file
     from hermes.core.ledger import Account
     from hermes.core.message import user_message
     from hermes.llm.endpoints.endpoint import ModelChoice
 
     rows = read_lines(Path(args.word))
+    check_target(Path(args.out))
     async with Runtime.open(setup) as runtime:
         services = runtime.services
         agent = runtime.agents.get_agent(Options(ModelChoice(args.model or "")), "batch")
@@ -224,7 +234,11 @@ def _list_runs(args: Namespace, setup: Setup) -> int:
 
     rows = []
     for folder in list_runs(setup.home):
-        settings = folder.read_settings()
+        try:
+            settings = folder.read_settings()
+        except ConfigError as error:  # the others are shown
+            print(f"hermes: {error}", file=sys.stderr)
+            continue
         running = folder.find_runner()
         rows.append(
             {

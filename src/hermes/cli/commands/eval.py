@@ -78,11 +78,14 @@ async def _run_cases(args: Namespace, setup: Setup) -> int:
     from hermes.batch.evaluation import EvalExtent, run_evaluation
     from hermes.batch.run_folder import create_run
     from hermes.cli.batch.options import make_toolset_check
+    from hermes.cli.batch.report import check_target
 
     file = Path(decode_argument(args.file))
     found = read_eval_file(file, make_toolset_check(setup))
     stem = "".join(c if c.isalnum() else "-" for c in file.stem)[:30].strip("-") or "cases"
     extent = EvalExtent(args.model or [""], args.repeat, args.max_usd)
+    if args.junit:
+        check_target(Path(args.junit))
     if args.replay:
         done = await _replay_cases(setup, stem, found, extent)
         where = "answers of the last run"
@@ -122,13 +125,14 @@ async def _replay_cases(setup: Setup, stem: str, found: EvalFile, extent: EvalEx
 
 
 def _describe_results(done: Evaluation) -> list[str]:
-    width = max(len(rate.name) for rate in done.rates)
+    width = max(len(one_line(rate.name)) for rate in done.rates)
     lines = []
     for rate in done.rates:
-        model = f"  {rate.model}" if rate.model else ""
+        model = f"  {one_line(rate.model)}" if rate.model else ""
         interval = f"  ({rate.low:.0%} to {rate.high:.0%})" if rate.of > 1 else ""
         mark = "pass" if rate.passed == rate.of else "FAIL"
-        lines.append(f"{mark}  {rate.name:<{width}}  {rate.passed}/{rate.of}{interval}{model}")
+        name = f"{one_line(rate.name):<{width}}"
+        lines.append(f"{mark}  {name}  {rate.passed}/{rate.of}{interval}{model}")
         lines += [
             f"      {result.repeat + 1}: {_describe_failure(result)}"
             for result in done.results
@@ -139,7 +143,8 @@ def _describe_results(done: Evaluation) -> list[str]:
 
 def _describe_failure(result: CaseResult) -> str:
     shown = one_line(result.error or result.text, 100)
-    return f"{', '.join(result.failed)}{f': {shown}' if shown else ''}"
+    failed = one_line(", ".join(result.failed), 400)
+    return f"{failed}: {shown}" if shown else failed
 
 
 def _write_junit(file: Path, suite: str, done: Evaluation) -> None:
@@ -149,7 +154,7 @@ def _write_junit(file: Path, suite: str, done: Evaluation) -> None:
     total = sum(result.seconds for result in done.results)
     root = Element(
         "testsuite",
-        name=suite,
+        name=_clean_xml(suite),
         tests=str(len(done.results)),
         failures=str(failures),
         errors="0",
