@@ -109,16 +109,9 @@ def find_plantable_paths(
         files = [f"{home}/{name}" for name in FILES_AT_HOME]
         kept_missing += [path for path in files if os.path.isdir(os.path.dirname(path))]
         protected += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
-    inner = [
-        os.path.dirname(path)
-        for path in _find_nested_settings(root)
-        if path.endswith("/.git/config")
-    ]
-    return PlantablePaths(
-        _unique_paths(protected),
-        _unique_paths(kept_missing),
-        _unique_paths([f"{git}/commondir" for git in inner]),
-    )
+    inner = [p for p in _find_nested_settings(root) if p.endswith("/.git/config")]
+    removed = [f"{os.path.dirname(path)}/commondir" for path in inner]
+    return PlantablePaths(*map(_unique_paths, (protected, kept_missing, removed)))
 
 
 def _unique_paths(found: list[str]) -> tuple[Path, ...]:
