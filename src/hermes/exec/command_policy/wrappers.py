@@ -91,8 +91,8 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
     if name == "git":
         return _unwrap_git(argv)
     if name in ("trap", "sg"):  # one word of them is a text for a shell
-        words = argv[1:-1] if name == "trap" else argv[2:]
-        return WrappedCommands(scripts=tuple(word for word in words if word != "--"))
+        given = argv[1:-1] if name == "trap" else argv[2:]
+        return WrappedCommands(scripts=tuple(word for word in given if word != "--"))
     if re.fullmatch(r"(?:python|pypy)[\d.]*", name) and "-m" in argv[1:4]:
         module, *words = argv[argv.index("-m") + 1 :] or ("",)
         return WrappedCommands(((module.partition(".")[0], *words),))  # `python -m pip` is `pip`
