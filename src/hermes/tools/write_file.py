@@ -16,7 +16,7 @@ from hermes.tools._edit.atomic_write import (
     reject_redaction_marks,
 )
 from hermes.tools._files.boundary import find_influences, require_agreement, require_outside_access
-from hermes.tools._files.paths import check_access, resolve_path
+from hermes.tools._files.paths import check_access, display_path, find_real_path, resolve_path
 from hermes.tools._services import CLIENT_FILES
 
 if TYPE_CHECKING:
@@ -82,6 +82,18 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
     )
 
 
+def _show_diff(path: Path, data: bytes, workspace: Workspace) -> str:
+    """What changes in a file; empty when it cannot be compared, because it is large for example."""
+    from hermes.tools._edit.file_changes import diff_contents
+    from hermes.tools._edit.text_file import read_bytes
+
+    name = display_path(path, find_real_path(workspace.cwd))
+    with suppress(ToolError, OSError):
+        old = read_bytes(path, workspace)[0]
+        return diff_contents(old, data, (name, name)).text if old != data else ""
+    return ""
+
+
 def _write_draft(
     path: Path, data: bytes, ctx: ToolContext, *, in_place: bool
 ) -> tuple[bool, str, str]:
@@ -98,10 +110,7 @@ def _write_draft(
         reject_redaction_marks(path, data, old)
     draft = Draft(path, data, ctx.workspace, in_place=in_place)
     try:
-        diff = ""
-        if draft.existing is not None:
-            with suppress(ToolError, OSError):  # too large to compare, for example
-                diff = _load_change(path, data, ctx.workspace).show_diff()
+        diff = _show_diff(path, data, ctx.workspace) if draft.existing is not None else ""
         draft.commit()
     except OSError:
         draft.discard()

@@ -28,8 +28,9 @@ _LEAVES = frozenset("comment raw_string ansi_c_string heredoc_start heredoc_end"
 def _find_output(simple: SimpleCommand) -> str:
     """What a command prints, where that stands in the command line."""
     between = {"echo": " ", "printf": "\n"}.get("".join(simple.argv[:1]), "")
-    printed = between.join(simple.argv[1:]) if between and not simple.writes else ""
-    return simple.feed if simple.argv == ("cat",) else re.sub(r"\A(?:-\w+\s)+", "", printed)
+    if not between or simple.writes:
+        return simple.feed if simple.argv == ("cat",) else ""
+    return re.sub(r"\A(?:-\w+\s)+", "", between.join(simple.argv[1:])).replace("\\n", "\n")
 
 
 @cache

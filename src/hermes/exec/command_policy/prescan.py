@@ -1,15 +1,13 @@
 """Refuses texts that are too costly to parse: the parser needs quadratic time after errors."""
 
 import re
+from collections import Counter
 
 from hermes.exec.command_policy.types import TooComplexError
 
 MAX_BYTES = 128 * 1024
-_MAX_OPERATORS = 400
 _MAX_DEPTH = 24
-_MAX_STRAY = 60
-_MAX_DOCUMENTS = 30
-_MAX_WORDS = 4000
+_MAX_COUNTS = {"parts": 400, "words": 4000, "closing brackets": 60, "here-documents": 30}
 _LIMITS: dict[tuple[str, ...], int] = {
     tuple("|&;()<>{}`[]"): 8000,
     ('"', "'"): 8000,
@@ -46,10 +44,7 @@ class _ShapeCheck:
     def __init__(self, text: str) -> None:
         self.text = text
         self.stack: list[str] = []
-        self.operators = 0
-        self.stray = 0
-        self.words = 0
-        self.documents = 0
+        self.counts: Counter[str] = Counter()
         self.heredocs: list[str] = []
 
     def check(self) -> None:
@@ -60,10 +55,6 @@ class _ShapeCheck:
             if found is None:
                 raise TooComplexError("a quotation does not end")
             at = self._take_token(found[0], inside, found.end())
-            if self.operators > _MAX_OPERATORS or self.words > _MAX_WORDS:
-                raise TooComplexError("it has too many parts")
-            if self.stray > _MAX_STRAY:
-                raise TooComplexError("it has too many closing brackets")
             if len(self.stack) > _MAX_DEPTH:
                 raise TooComplexError("it is nested too deeply")
         if self.stack:
@@ -71,32 +62,31 @@ class _ShapeCheck:
 
     def _take_token(self, token: str, inside: bool, end: int) -> int:
         top = self.stack[-1] if self.stack else ""
-        if token in ('"', "`"):
-            if top == token:
-                self.stack.pop()
-            else:
-                self.stack.append(token)
+        if token == top:
+            self.stack.pop()
+        elif token in ('"', "`"):
+            self.stack.append(token)
         elif token in _OPENING:
-            self.operators += 1
+            self._count("parts")
             self.stack.append(_OPENING[token])
         elif token in (")", "}"):
-            if top == token:
-                self.stack.pop()
-            elif token == ")":
-                self.stray += 1
+            self._count("closing brackets", token == ")")
         elif token.startswith("<<") and token != "<<<" and not inside:
-            self.documents += 1
-            if self.documents > _MAX_DOCUMENTS:
-                raise TooComplexError("it has too many here-documents")
+            self._count("here-documents")
             self.heredocs.append(re.sub(r"[\\'\"]", "", token.lstrip("<-").strip()))
         elif token == "\n":
-            self.operators += 1
+            self._count("parts")
             return self._skip_heredocs(end)
         elif token[0] in "|&;<>":
-            self.operators += 1
+            self._count("parts")
         elif not inside:
-            self.words += token.count(" ")
+            self._count("words", token.count(" "))
         return end
+
+    def _count(self, what: str, number: int = 1) -> None:
+        self.counts[what] += number
+        if self.counts[what] > _MAX_COUNTS[what]:
+            raise TooComplexError(f"it has too many {what}")
 
     def _skip_heredocs(self, at: int) -> int:
         for delimiter in self.heredocs:

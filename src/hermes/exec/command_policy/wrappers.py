@@ -22,7 +22,8 @@ WRAPPERS = frozenset(_OPERANDS)
 _RUNNERS = {tuple(row.split()) for row in LISTS.get_lines("subcommands that run programs")}
 _JOINING = frozenset("eval watch parallel at batch".split())
 """They give their words to a shell, or what they read."""
-_FOLDER_OPTIONS = {"env": ["-C", "--chdir"], "sudo": ["-D", "--chdir"]}
+_FOLDER_OPTIONS = {"env": ["-C", "--chdir"], "sudo": ["-D", "--chdir"], "git": ["-C"]}
+_SHELL_VALUED = frozenset(("-o", "+o", "-O", "+O"))
 _GIT_VALUED = frozenset("-C -c --git-dir --work-tree --namespace --config-env".split())
 _GIT_SCRIPTS = sorted(LISTS.get_words("git options with scripts"))
 _SYSTEM_FOLDERS = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
@@ -59,14 +60,15 @@ def abbreviates_option(arg: str, *names: str) -> bool:
 
 
 def find_values(args: Argv, options: list[str]) -> Iterator[str]:
-    """The values of these options: `-o FILE`, `-oFILE`, `--output FILE`, `--output=FILE`."""
+    """The values of these options: `-o FILE`, `-oFILE`, `--output FILE`, `--out=FILE`."""
     letters = "".join(option[1:] for option in options if len(option) == 2)
+    names = [option[2:] for option in options if len(option) > 2]
     joined = re.compile(f"-[A-Za-z]*?[{letters}](.*)" if letters else "(?!)", re.DOTALL)
     for at, arg in enumerate(args):
-        name, _, value = arg.partition("=")
+        value = arg.partition("=")[2]
         if short := joined.fullmatch(arg):
             value = short[1]
-        elif name not in options:
+        elif not abbreviates_option(arg, *names):
             continue
         yield from [value] if value else args[at + 1 : at + 2]
 
@@ -83,11 +85,14 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
         return WrappedCommands(scripts=(text,))
     if name == "env" and (split := [a for a in argv[1:] if re.match(r"-\w*S|--sp", a)]):
         text = re.sub(r"-\w*S|--[\w-]+=?", "", split[0], count=1)
-        return WrappedCommands(scripts=(" ".join((text, *argv[argv.index(split[0]) + 1 :])),))
+        at = argv.index(split[0])
+        text = " ".join((text, *argv[at + 1 :]))
+        return WrappedCommands(scripts=(text,), folder=_find_folder(name, argv[:at]))
     if name == "git":
-        return WrappedCommands(scripts=tuple(_find_git_scripts(argv)))
-    if name == "trap":
-        return WrappedCommands(scripts=tuple(word for word in argv[1:-1] if word != "--"))
+        return _unwrap_git(argv)
+    if name in ("trap", "sg"):  # one word of them is a text for a shell
+        given = argv[1:-1] if name == "trap" else argv[2:]
+        return WrappedCommands(scripts=tuple(word for word in given if word != "--"))
     if re.fullmatch(r"(?:python|pypy)[\d.]*", name) and "-m" in argv[1:4]:
         module, *words = argv[argv.index("-m") + 1 :] or ("",)
         return WrappedCommands(((module.partition(".")[0], *words),))  # `python -m pip` is `pip`
@@ -108,7 +113,7 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
             (*(w.replace(mark, text, 1) for w in f[:40]), *f[40:], *feed.split()) for f in found
         )
     own = argv[: len(argv) - min(map(len, found), default=0)]
-    return WrappedCommands(found, folder=next(find_values(own, _FOLDER_OPTIONS.get(name, [])), "."))
+    return WrappedCommands(found, folder=_find_folder(name, own))
 
 
 def _list_programs(
@@ -134,12 +139,16 @@ def _list_programs(
 
 
 def _skip_options(argv: Argv, at: int, valued: Collection[str] = ()) -> int:
-    while at < len(argv) and argv[at].startswith("-"):
+    while at < len(argv) and argv[at].startswith(("-", "+")):
         at += 1
         if argv[at - 1] == "--":
             break
         at += argv[at - 1] in valued
     return at
+
+
+def _find_folder(name: str, options: Argv) -> str:
+    return next(find_values(options, _FOLDER_OPTIONS.get(name, [])), ".")
 
 
 def _find_script(argv: Argv) -> str:
@@ -148,32 +157,37 @@ def _find_script(argv: Argv) -> str:
         if joined := re.match(r"--comm[a-z]*=(.*)", arg, re.DOTALL):
             return joined[1]
         if argv[at + 1 :] and re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--comm[a-z]*", arg):
-            return argv[_skip_options(argv[:-1], at + 1)]
+            at += 1 + bool(re.match(r"-\w*[oO]", arg))  # `-oc pipefail TEXT`
+            return argv[_skip_options(argv[:-1], min(at, len(argv) - 1), _SHELL_VALUED)]
     return ""
 
 
-def _find_git_scripts(argv: Argv) -> Iterator[str]:
-    """What git would give to a shell: aliases and programs in settings given with it, and what it
-    runs for commits, files and submodules."""
+def _unwrap_git(argv: Argv) -> WrappedCommands:
+    """What git would run: aliases and programs in settings given with it, and what is run for
+    commits, files and submodules."""
     _, *words = simplify_command(argv)
-    settings = "\n".join(argv[1 : len(argv) - len(words)])
-    yield from re.findall(r"^(?!user\.)[\w.-]+=!?(.*)", settings, re.MULTILINE)
+    options = argv[1 : len(argv) - len(words)]
+    scripts = re.findall(r"^(?!user\.)[\w.-]+=!?(.*)", "\n".join(options), re.MULTILINE)
+    run: Argv = ()
     if words[:1] in (["bisect"], ["submodule"]):
-        script = re.split(" (?:run|foreach)(?: --recursive)? ", " ".join(words), maxsplit=1)
-        yield from script[1:]
+        at = next((n for n, word in enumerate(words) if word in ("run", "foreach")), len(words))
+        run = tuple(words)[_skip_options(tuple(words), at + 1) :]
     elif words[:1] in (["rebase"], ["filter-branch"], ["difftool"], ["grep"]):
-        yield from find_values(tuple(words), _GIT_SCRIPTS)
+        scripts += find_values(tuple(words), _GIT_SCRIPTS)
+    if len(run) == 1:  # a text for a shell; several are its words
+        scripts += run
+    return WrappedCommands((run,) if run else (), tuple(scripts), _find_folder("git", options))
 
 
 def find_starts(args: Argv) -> Argv:
     """The folders in which find begins."""
     args = tuple(arg for arg in args if not re.fullmatch(r"-[HLP]|-O\d", arg))
     end = next((at for at, arg in enumerate(args) if arg.startswith(("-", "(", "!"))), len(args))
-    return args[:end]
+    return args[:end] or (".",)
 
 
 def _unwrap_find(argv: Argv) -> WrappedCommands:
-    found = f"{next(iter(find_starts(argv[1:])), '.').rstrip('/')[:_MAX_TEXT]}/found"
+    found = f"{find_starts(argv[1:])[0].rstrip('/')[:_MAX_TEXT]}/found"
     text = "\x01".join((*argv, "")).replace("{}", found, _MAX_PLACES)
     runs = re.findall(r"\x01-(?:exec|ok)(?:dir)?\x01(.*?)\x01(?:[;+]\x01|\Z)", text, re.DOTALL)
     return WrappedCommands(tuple(tuple(run.split("\x01")) for run in runs))

@@ -216,7 +216,8 @@ def _write_identity(copy: GitOverlay, env: Mapping[str, str]) -> None:
                 found[key] = value
     found["core.excludesfile"] = str(copy.git / _IGNORED_NAME)
     held = find_git_references(copy.workspace, Path(env.get("HOME") or "/"))
-    names = [f"/{path.relative_to(copy.workspace)}\n" for path in held if not path.exists()]
+    missing = (path for path in held if not os.path.exists(path))  # noqa: PTH110
+    names = [f"/{os.path.relpath(path, copy.workspace)}\n" for path in missing]
     (copy.folder / _IGNORED_NAME).write_text("".join(names))
     lines = []
     for key, value in found.items():

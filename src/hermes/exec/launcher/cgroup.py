@@ -72,14 +72,9 @@ def remove_groups(pid: int = 0) -> None:
     for _, folder in _find_parents():
         for name in _list_names(folder, _PREFIX):
             launcher = name.removeprefix(_PREFIX).partition("-")[0]
-            if launcher == str(os.getpid()):
-                leaves = [str(pid)] if pid else []
-            else:
-                leaves = (
-                    []
-                    if os.access(f"/proc/{launcher}", os.F_OK)
-                    else _list_names(f"{folder}/{name}")
-                )
+            leaves = [str(pid)] if pid and launcher == str(os.getpid()) else []
+            if not os.access(f"/proc/{launcher}", os.F_OK):
+                leaves = _list_names(f"{folder}/{name}")
             for leaf in (*leaves, "."):
                 with contextlib.suppress(OSError):
                     os.rmdir(os.path.normpath(f"{folder}/{name}/{leaf}"))

@@ -6,10 +6,11 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -17,6 +18,7 @@ from hermes.exec.launcher.libc import read_birth_time
 from hermes.exec.launcher.placeholders import is_bare_repository, is_free
 from hermes.exec.path_rules import list_names, resolve_links
 
+_Found = TypeVar("_Found")
 _ALWAYS_PROTECTED = (".git", *list_names("guard", scope="top"))
 _STEERING = list_names("ask", scope="anywhere")
 _STEERING_NAMES = frozenset(_STEERING)
@@ -46,6 +48,29 @@ _MAX_STEERING = 10
 _SKIPPED_FOLDERS = frozenset(
     "node_modules __pycache__ site-packages .venv venv .tox .cache .git".split()
 )
+
+
+def _remember_while_unchanged(
+    read: Callable[[str], tuple[_Found, ...]],
+) -> Callable[[str], tuple[_Found, ...]]:
+    """What `read` finds in a file or folder, read anew when that has changed or may have."""
+
+    @lru_cache(maxsize=256)
+    def read_rested(path: str, inode: int, size: int, changed: int) -> tuple[_Found, ...]:
+        return read(path)
+
+    @wraps(read)
+    def read_if_changed(path: str) -> tuple[_Found, ...]:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return ()
+        # Two changes within one tick of the file system's clock look like one.
+        if time.time_ns() - found.st_ctime_ns < _RESTED_NS:
+            return read(path)
+        return read_rested(path, found.st_ino, found.st_size, found.st_ctime_ns)
+
+    return read_if_changed
 
 
 class PlantablePaths(Struct, frozen=True):
@@ -84,16 +109,9 @@ def find_plantable_paths(
         files = [f"{home}/{name}" for name in FILES_AT_HOME]
         kept_missing += [path for path in files if os.path.isdir(os.path.dirname(path))]
         protected += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
-    inner = [
-        os.path.dirname(path)
-        for path in _find_nested_settings(root)
-        if path.endswith("/.git/config")
-    ]
-    return PlantablePaths(
-        _unique_paths(protected),
-        _unique_paths(kept_missing),
-        _unique_paths([f"{git}/commondir" for git in inner]),
-    )
+    inner = [p for p in _find_nested_settings(root) if p.endswith("/.git/config")]
+    removed = [f"{os.path.dirname(path)}/commondir" for path in inner]
+    return PlantablePaths(*map(_unique_paths, (protected, kept_missing, removed)))
 
 
 def _unique_paths(found: list[str]) -> tuple[Path, ...]:
@@ -119,6 +137,14 @@ def _find_nested_settings(root: str) -> tuple[str, ...]:
             steering += [f"{folder}/{name}" for name in _filter_steering(folder, names)]
     # Decoys that a command made come last: nobody can make a file look as if it were older.
     return (*found, *sorted(steering, key=_get_change_time)[:_MAX_STEERING])
+
+
+@_remember_while_unchanged
+def list_links(folder: str) -> tuple[str, ...]:
+    """The links in a folder, not further down."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return tuple(entry.path for entry in entries if entry.is_symlink())
+    return ()
 
 
 @lru_cache(maxsize=64)
@@ -192,23 +218,17 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
             elif os.path.isfile(path) or (key == "templatedir" and os.path.isdir(path)):
                 led.append(path)
     protected += led
-    for name in (*led, *hooks, *_list_links(hooks)):
+    for name in (*led, *hooks, *(link for folder in hooks for link in list_links(folder))):
         path = resolve_links(name) if _leads_elsewhere(root, name) else name
         if _is_within(root, path) and not any(_is_within(p, f"{path}/") for p in led):
             protected.append(path)
 
 
-def _list_links(folders: Iterable[str]) -> Iterator[str]:
-    for folder in folders:
-        with suppress(OSError), os.scandir(folder) as entries:
-            yield from [entry.path for entry in entries if entry.is_symlink()]
-
-
-def find_git_references(workspace: Path, user_home: Path) -> list[Path]:
+def find_git_references(workspace: Path, user_home: Path) -> list[str]:
     """The files and folders inside the workspace that its repository's settings refer to."""
     found: list[str] = []
     _follow_git(os.fspath(workspace), os.fspath(user_home), found, found)
-    return list(map(Path, found))
+    return found
 
 
 def _settings_with_paths(file: str, root: str, user_home: str) -> Iterator[tuple[str, str]]:
@@ -218,26 +238,9 @@ def _settings_with_paths(file: str, root: str, user_home: str) -> Iterator[tuple
         yield key, _join_path(os.path.dirname(file) if key == "path" else root, place)
 
 
+@_remember_while_unchanged
 def _read_settings(file: str) -> tuple[tuple[str, str], ...]:
-    """Keys of settings that refer to files, and the words of their values. The file is read anew
-    unless it has rested since."""
-    try:
-        found = os.stat(file)
-    except OSError:
-        return ()
-    # Two changes within one tick of the file system's clock look like one.
-    if time.time_ns() - found.st_ctime_ns < _RESTED_NS:
-        return _parse_settings(file)
-    return _parse_rested_settings(file, (found.st_ino, found.st_size, found.st_ctime_ns))
-
-
-@lru_cache(maxsize=256)
-def _parse_rested_settings(file: str, state: tuple[int, int, int]) -> tuple[tuple[str, str], ...]:
-    """What `_parse_settings` finds while the file is in this state: inode, size, change time."""
-    return _parse_settings(file)
-
-
-def _parse_settings(file: str) -> tuple[tuple[str, str], ...]:
+    """Keys of settings that refer to files, and the words of their values."""
     found: list[tuple[str, str]] = []
     for key, value in _GIT_SETTING.findall(_read_text(file)):
         key = key.lower()

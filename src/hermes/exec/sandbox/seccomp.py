@@ -38,6 +38,8 @@ _FASTOPEN_OPTIONS = (23, 30, 34)
 """Options of TCP with which data, and not connect, opens a connection."""
 _SEND_FLAGS = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 """Calls that can connect a socket, and the position of their flags."""
+_MODE_CHANGES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
+"""Calls that change a mode, and the position of the mode."""
 _BROKERED = ("files", "sockets", "segments", "attributes")
 _FILTERED_CALLS = ("open", "openat", "creat", "socket")
 """Calls whose arguments decide whether the broker is notified."""
@@ -71,14 +73,9 @@ def build_connect_filter(machine: Machine) -> bytes:
 @cache
 def build_namespace_filter(machine: Machine) -> bytes:
     """The filter for a command in its own namespaces."""
-    blocks = _socket_blocks(only_tcp=False)
-    for name in ("chmod", "fchmod"):
-        blocks.append((name, _refuse_bits(1, _SET_ID)))
-    for name in ("fchmodat", "fchmodat2"):
-        blocks.append((name, _refuse_bits(2, _SET_ID)))
-    return _assemble_program(
-        machine, CALL_GROUPS["forbidden"], blocks + _common_blocks(), notified=()
-    )
+    blocks = _socket_blocks(only_tcp=False) + _common_blocks()
+    blocks += [(name, _refuse_bits(at, _SET_ID)) for name, at in _MODE_CHANGES.items()]
+    return _assemble_program(machine, CALL_GROUPS["forbidden"], blocks, notified=())
 
 
 @cache
@@ -95,15 +92,9 @@ def build_landlock_filter(machine: Machine, *, truncation: bool) -> bytes:
     for option in _FASTOPEN_OPTIONS:
         options += [(_EQUAL, 0, 1, option), _return_errno(errno.ENOPROTOOPT)]
     blocks.append(("setsockopt", [*options, _RETURN_ALLOW]))
-    blocks.append(
-        (
-            "prlimit64",
-            [_load_argument(0), (_EQUAL, 1, 0, 0), _return_errno(errno.EPERM), _RETURN_ALLOW],
-        )
-    )
-    blocks += [
-        (name, [_return_errno(errno.EOPNOTSUPP)]) for name in CALL_GROUPS["extended attributes"]
-    ]
+    blocks.append(("prlimit64", _allow_values(0, 0)))
+    unsupported = [_return_errno(errno.EOPNOTSUPP)]
+    blocks += [(name, unsupported) for name in CALL_GROUPS["extended attributes"]]
     forbidden = [*CALL_GROUPS["forbidden"], *CALL_GROUPS["forbidden without namespaces"]]
     if not truncation:
         forbidden.append("truncate")
@@ -146,12 +137,7 @@ def _filter_open(flags: int, *, truncation: bool, brokered: bool) -> FilterCode:
 def _refuse_bits(
     argument: int, bits: int, end: tuple[int, int, int, int] = _RETURN_ALLOW
 ) -> FilterCode:
-    return [
-        _load_argument(argument),
-        (_ANY_BIT, 0, 1, bits),
-        _return_errno(errno.EPERM),
-        end,
-    ]
+    return [_load_argument(argument), (_ANY_BIT, 0, 1, bits), _return_errno(errno.EPERM), end]
 
 
 def _socket_blocks(*, only_tcp: bool) -> list[tuple[str, FilterCode]]:

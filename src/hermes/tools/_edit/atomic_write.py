@@ -120,13 +120,12 @@ class Draft:
 
     def _rewrite_file(self) -> None:
         fd = os.open(self.path.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=self._folder_fd)
-        with os.fdopen(fd, "wb") as file:
+        try:
             if self.existing is None or not os.path.samestat(self.existing, os.fstat(fd)):
                 raise OSError(errno.ESTALE, "it was just replaced")
-            file.write(self._data or b"")
-            file.truncate()
-            file.flush()
-            os.fsync(fd)
+            _write_to_disk(fd, self._data or b"")
+        finally:
+            os.close(fd)
         os.unlink(self._temporary_name, dir_fd=self._folder_fd)
         self._temporary_name = ""
 
@@ -140,14 +139,23 @@ class Draft:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name, flags, 0o666, dir_fd=self._folder_fd)
         self._temporary_name = name
-        with os.fdopen(fd, "wb") as file:
+        try:
             if like:
                 with contextlib.suppress(PermissionError):
                     os.fchown(fd, like.st_uid, like.st_gid)
                 os.fchmod(fd, stat.S_IMODE(like.st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
+            _write_to_disk(fd, data)
+        finally:
+            os.close(fd)
+
+
+def _write_to_disk(fd: int, data: bytes) -> None:
+    """Make `data` all that is in the file."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    os.ftruncate(fd, len(data))
+    os.fsync(fd)
 
 
 def _stat_target(path: Path, folder: int) -> os.stat_result | None:

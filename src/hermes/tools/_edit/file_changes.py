@@ -239,7 +239,7 @@ class FileChanges:
             "/dev/null" if source.before is None else display_path(source.path, cwd),
             "/dev/null" if file.after is None else display_path(file.path, cwd),
         )
-        return make_diff(_decode_for_diff(source.before), _decode_for_diff(file.after), names)
+        return diff_contents(source.before, file.after, names)
 
     def build_result(self) -> ToolResult:
         """A line for each changed file, and the diffs."""
@@ -290,6 +290,10 @@ def _find_warning(file: _FileState, before: bytes | None, workspace: Workspace) 
     if now and before is not None and find_syntax_error(file.path, before, workspace):
         return f"{now}; it was wrong before this edit too"
     return now
+
+
+def diff_contents(before: bytes | None, after: bytes | None, names: tuple[str, str]) -> Diff:
+    return make_diff(_decode_for_diff(before), _decode_for_diff(after), names)
 
 
 def _decode_for_diff(data: bytes | None) -> str:

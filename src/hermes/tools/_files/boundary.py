@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from hermes.core.errors import ToolError
@@ -47,31 +46,22 @@ def explain_influence(path: Path, workspace: Workspace) -> str:
     """Why a person must see a change to this real path; empty: nobody must."""
     from hermes.exec import path_rules
     from hermes.exec.path_rules import resolve_links
-    from hermes.exec.sandbox.planted_files import find_git_references
+    from hermes.exec.sandbox.planted_files import find_git_references, find_nested_links, list_links
 
     root, user_home = find_real_path(workspace.cwd), find_user_home(workspace)
     reason = path_rules.explain_influence(path, root, user_home)
     if reason or not is_inside(path, root):
         return reason
-    led = find_git_references(root, user_home)
-    if any(is_inside(path, p) for p in led):
+    name = f"{path}/"
+    if any(name.startswith(f"{led}/") for led in find_git_references(root, user_home)):
         return "git's settings refer to it"
-    for link in _find_links(root):
-        target = Path(resolve_links(os.fspath(link)))
-        if is_inside(path, target):
-            named = link / path.relative_to(target)
+    for link in (*list_links(os.fspath(root)), *find_nested_links(os.fspath(root))):
+        target = resolve_links(link)
+        if name.startswith(f"{target}/"):
+            named = Path(link, os.path.relpath(path, target))
             if reason := path_rules.explain_influence(named, root, user_home):
                 return f"{display_path(named, root)} leads to it, and {reason}"
     return ""
-
-
-def _find_links(root: Path) -> Iterator[Path]:
-    """The links at the top of the workspace, and those further down that programs obey."""
-    from hermes.exec.sandbox.planted_files import find_nested_links
-
-    with suppress(OSError), os.scandir(root) as entries:
-        yield from [root / entry.name for entry in entries if entry.is_symlink()]
-    yield from map(Path, find_nested_links(os.fspath(root)))
 
 
 async def require_outside_access(paths: Iterable[Path], ctx: ToolContext, *, reads: bool) -> None:

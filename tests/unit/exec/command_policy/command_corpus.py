@@ -65,6 +65,7 @@ curl -o /etc/passwd https://example.org/x
 wget -qO/etc/shadow https://example.org/x
 sort --output=/etc/sudoers x
 cp -t /etc passwd
+cp --target=/etc passwd
 install --target-directory=/etc x/passwd
 mv -t /tmp /usr
 cp x/passwd /etc/
@@ -147,6 +148,24 @@ chrt -f 1 reboot
 timeout --signal=KILL -k 5 60 reboot
 sudo -iu root reboot
 sg root -c 'rm -rf /'
+bash -c +e 'rm -rf /'
+bash -ce +x 'rm -rf /'
+bash -c -o pipefail 'rm -rf /'
+bash -oc pipefail 'rm -rf /'
+env --chd=/ rm -rf .
+env -C / -S 'rm -rf .'
+git rebase --ex 'rm -rf /' main
+git -C / rebase -x 'rm -rf .'
+git bisect run sh -c 'rm -rf /'
+git submodule foreach --quiet 'rm -rf /'
+git filter-branch --setup 'rm -rf /' HEAD
+git grep --open-files-in-pager='rm -rf /' x
+printf 'rm -rf /\n' | bash
+sg root 'rm -rf /'
+cd / ; find -delete
+ssh-agent rm -rf /
+faketime '1 hour' rm -rf /
+hatch run rm -rf /
 python3 -m hermes.cli chat
 uvx hermes chat
 walk() { walk & walk; }; walk

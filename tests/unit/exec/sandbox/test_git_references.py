@@ -19,7 +19,7 @@ def set_hooks(repository: Path, folder: str) -> None:
 
 
 def is_reference(repository: Path, name: str) -> bool:
-    return repository / name in find_git_references(repository, repository.parent)
+    return str(repository / name) in find_git_references(repository, repository.parent)
 
 
 def test_a_change_that_follows_at_once_is_seen(repository: Path) -> None:
@@ -48,3 +48,18 @@ def test_what_a_link_leads_to_is_meant_too(repository: Path) -> None:
     (repository / "real").mkdir()
     (repository / "hooks").symlink_to("real")
     assert is_reference(repository, "real")
+
+
+def test_links_that_rested_are_known_until_their_folder_changes(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = repository / ".git" / "hooks"
+    hooks.mkdir()
+    (repository / "script").touch()
+    later = time.time_ns() + 60 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    assert not is_reference(repository, "script")
+    (hooks / "pre-commit").symlink_to("../../script")
+    assert is_reference(repository, "script")
+    (hooks / "pre-commit").unlink()
+    assert not is_reference(repository, "script")
