@@ -122,7 +122,7 @@ def _check_config(args: Namespace) -> int:
         print_stderr(f"{file} has 1 error")
         return EXIT_USAGE
     setup = load_setup(args.profile)
-    for name in sorted(list_key_variables(checked.config)):
+    for name in sorted(list_key_variables(checked.config) - list_key_variables(Config())):
         if setup.secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
     for server in _list_broken_servers(checked.config):

@@ -103,13 +103,20 @@ class LocalCommands:
         if not args:
             await self._run_program("auth", "list")
             return "/login PROVIDER logs in, or asks for an API key."
-        await self._run_program("auth", "login", *args.split())
+        from hermes.llm.endpoints.inventory import find_configured_provider
+
+        words = args.split()
+        name = next((word for word in words if not word.startswith("-")), "")
+        provider = find_configured_provider(self._conversation.runtime.setup.config, name)
+        action = "login" if provider.login_flow is not None else "add"
+        if await self._run_program("auth", action, *words):
+            return ""
         return "A new key or login counts from the next start: /exit, then hermes --continue"
 
-    async def _run_program(self, *words: str) -> None:
-        """Runs another command of this program, with the terminal to itself."""
+    async def _run_program(self, *words: str) -> int:
+        """The exit status of another command of this program, which has the terminal to itself."""
         profile = self._conversation.runtime.setup.profile
         argv = [sys.executable, "-m", "hermes", *(["-p", profile] if profile else []), *words]
         async with self._repl.viewer.hand_over_terminal():
             process = await asyncio.create_subprocess_exec(*argv)
-            await process.wait()
+            return await process.wait()

@@ -150,20 +150,31 @@ class SessionLoop:
         while True:
             entered = await self._repl.next_message()
             try:
-                await self._guard_handling(self._handle_message(entered))
+                is_handled = await self._guard_handling(self._handle_message(entered))
             finally:
                 self._repl.accept_message(entered)
+            if not is_handled and parse_entry(entered.text) is None:
+                self._return_text(entered.text)
             self._repl.screen.refresh()
 
-    async def _guard_handling(self, work: Awaitable[None]) -> None:
+    def _return_text(self, text: str) -> None:
+        """Puts what could not be sent back into the prompt, unless that is in use."""
+        repl = self._repl
+        if not repl.editor.text and repl.state.question is None:
+            repl.editor.fill(text)
+
+    async def _guard_handling(self, work: Awaitable[None]) -> bool:
+        """Whether it was handled; a failure is shown."""
         try:
             await work
+            return True
         except HermesError as error:
             self._scrollback.show_problem(str(error))
         except Exception as error:  # the prompt stays, whatever a command does
             log.exception("what was entered could not be handled")
             text = f"That failed ({type(error).__name__}). Nothing stored was lost."
             self._scrollback.show_problem(f"{text} Details: hermes logs")
+        return False
 
     async def _handle_message(self, entered: EnteredMessage) -> None:
         text = entered.text
