@@ -13,8 +13,8 @@ from hermes.cli.startup import create_home, locate_home, refuse_agent
 from hermes.cli.terminal.text import to_json
 from hermes.config import paths
 from hermes.config.env import decode_argument
-from hermes.config.load import load_setup, read_source
-from hermes.config.schema import Config, list_key_variables
+from hermes.config.load import list_key_variables, load_setup, read_source
+from hermes.config.schema import Config
 from hermes.config.secrets import mask_secrets
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural

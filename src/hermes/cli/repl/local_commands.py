@@ -9,7 +9,7 @@ from hermes.cli.repl.controller import Repl
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.screen import THEMES
 from hermes.cli.repl.display.scrollback import Scrollback
-from hermes.cli.repl.input.key_help import KEY_HELP
+from hermes.cli.repl.input.key_help import format_key_help
 from hermes.cli.terminal.transcript import export_session
 from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
@@ -65,7 +65,7 @@ class LocalCommands:
         return ""
 
     async def _list_keys(self, args: str) -> str:
-        return KEY_HELP
+        return format_key_help(self._repl.state.keys)
 
     async def _export_session(self, args: str) -> str:
         conversation = self._conversation

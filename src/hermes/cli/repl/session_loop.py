@@ -39,6 +39,7 @@ from hermes.cli.terminal.text import one_line
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
 from hermes.config.paths import find_working_folder
+from hermes.config.terminal_keys import DEFAULT_KEYS, format_key
 from hermes.core.errors import HermesError
 from hermes.core.message import user_message
 from hermes.core.taint import BOTH
@@ -70,6 +71,8 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
         screen.app.timeoutlen = 1.0  # between the letters of dd and cw
         repl.state.vi = True
     screen.set_theme(setup.config.display.theme)
+    repl.action_keys.change({**DEFAULT_KEYS, **setup.config.display.keys})
+    scrollback.transcript_key = format_key(repl.state.keys["transcript"])
     warnings = list(setup.warnings)
     if cwd != Path.cwd():  # the user was asked about this folder only
         warnings += check_context_files(setup.home, cwd, attended=False)
