@@ -408,6 +408,16 @@ def test_no_sessions_yet(run: Run) -> None:
         assert done.rc == 2 and "no session 'nope'" in done.err
 
 
+def test_check_names_messengers_that_are_not_known(run: Run, home: Path) -> None:
+    write_config(home, "platforms: {telegrm: {}, telegram: {enabeld: true}, api_server: {}}\n")
+    done = run("config", "check")
+    assert done.rc == 0 and done.out.count("note: ") == 2
+    assert "Unknown platform telegrm; did you mean telegram?" in done.out
+    assert "did you mean platforms.telegram.enabled?" in done.out
+    write_config(home, "platforms: {carrier: {}}\nplugins: {enabled: [pigeons]}\n")
+    assert "carrier" not in run("config", "check").out, "a plugin may bring it"
+
+
 def test_check_names_servers_that_cannot_be_used(run: Run, home: Path) -> None:
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.yaml").write_text("mcp_servers: {time: {command: uvx}, a__b: {command: x}}\n")
