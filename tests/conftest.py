@@ -127,6 +127,7 @@ _LONGEST = (
     "e2e/test_repl_sessions",
     "e2e/test_repl_changes",
     "e2e/test_repl_views",
+    "e2e/test_repl_models",
     "unit/tools/test_credentials",
     "unit/tools/test_edited_bytes",
     "flow/test_backend_ssh",

@@ -135,6 +135,9 @@ def test_help_lists_every_option_of_a_conversation(run: Run) -> None:
         (("session", "list"), "did you mean sessions?"),
         (("zzz",), "unknown command zzz; see hermes --help"),
         (("foo",), "unknown command foo; see hermes --help"),
+        (("fix", "the", "build"), "unknown command fix; to send a message, quote it: hermes 'fix "),
+        (("sesions", "list"), "did you mean sessions?"),
+        (("fix", "--hard"), "unknown command fix; see hermes --help"),
         (
             ("tools", "list", "--platform", "nope"),
             "no platform nope; use one of api, cli, library,",
@@ -229,6 +232,7 @@ def test_check_names_every_problem_and_every_old_name(run: Run, home: Path) -> N
     )
     assert "config.yaml line 4: approvals.mode: off is an old name; write never-ask" in done.out
     assert "MY_KEY is named as a key, but set neither" in done.out
+    assert done.out.count("is named as a key") == 1, "what the file does not name is no problem"
     assert run("config", "check", env={"MY_KEY": "x"}).out.count("MY_KEY") == 0
     write_config(home, text + "agent: {max_turn: 1, api_max_retries: x}\n")
     done = run("config", "check")
@@ -402,6 +406,16 @@ def test_no_sessions_yet(run: Run) -> None:
     for action in ("show", "export", "delete"):
         done = run("sessions", action, "nope")
         assert done.rc == 2 and "no session 'nope'" in done.err
+
+
+def test_check_names_messengers_that_are_not_known(run: Run, home: Path) -> None:
+    write_config(home, "platforms: {telegrm: {}, telegram: {enabeld: true}, api_server: {}}\n")
+    done = run("config", "check")
+    assert done.rc == 0 and done.out.count("note: ") == 2
+    assert "Unknown platform telegrm; did you mean telegram?" in done.out
+    assert "did you mean platforms.telegram.enabled?" in done.out
+    write_config(home, "platforms: {carrier: {}}\nplugins: {enabled: [pigeons]}\n")
+    assert "carrier" not in run("config", "check").out, "a plugin may bring it"
 
 
 def test_check_names_servers_that_cannot_be_used(run: Run, home: Path) -> None:

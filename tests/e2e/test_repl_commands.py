@@ -207,6 +207,27 @@ async def test_keys_of_modern_terminals(tmp_path: Path) -> None:
     assert p.last.json["messages"][-1]["content"] == "a\tb"
 
 
+async def test_keys_of_ones_own(tmp_path: Path) -> None:
+    """The help names them, and a key that was taken from its action does nothing."""
+    keys = {"tool_output": "f2", "transcript": "alt-g", "plan_mode": "ctrl-o"}
+    steps = [call(("c1", "terminal", {"command": "printf 'al''pha\\nbeta\\n'"})), say("it ran")]
+    async with Provider(steps) as p:
+        home = Home.of(tmp_path, p, display={"keys": keys})
+        async with terminal(home, env={"PAGER": "cat"}, size=(80, 60)) as t:
+            t.type("go" + ENTER)
+            await t.see("it ran", "Enter: send")
+            t.type("\x1bOQ")  # F2
+            await t.see("  alpha\n  beta")
+            t.type("\x0f")  # Ctrl-O
+            await t.see("Plan mode is on", "plan ·")
+            t.type(SHIFT_TAB + "\x14" + "draft")  # Ctrl-T
+            await t.see("❯ draft", "plan ·")
+            t.type("\x15\x1bg")
+            await t.until(lambda: t.screen.count("❯ go") == 2, "the transcript")
+            t.type("?")
+            await t.see("F2               show", "Alt-G            open", "Ctrl-O           plan")
+
+
 async def test_vi_keys(tmp_path: Path) -> None:
     async with Provider([], then=lambda _: say("so it is")) as p:
         home = Home.of(tmp_path, p, display={"editing_mode": "vi"})

@@ -7,6 +7,7 @@ import base64
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -446,6 +447,28 @@ async def test_plain_is_line_by_line(tmp_path: Path) -> None:
             await t.see("Resume with: hermes --resume")
             assert await t.leave() == 0
         assert b"\x1b" not in t.raw and (home.work / "ran").exists()
+
+
+async def test_plain_quits_only_for_a_second_control_c(tmp_path: Path) -> None:
+    async with Provider([]) as p:
+        async with terminal(Home.of(tmp_path, p), ["--plain"], ready="you>") as t:
+            t.type("?\n")
+            await t.see("/yolo", "you>")
+            t.type("half a message")
+            await t.see("half a message")
+            for _ in range(9):
+                t.type(CTRL_C)
+                with suppress(AssertionError):  # Python misses one just before it begins to read
+                    await t.see("Ctrl-C again quits.", timeout=10)
+                    break
+            t.type("/whoami\n")
+            await t.see("surface: cli")
+            while t.process.returncode is None:
+                t.type(CTRL_C)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(t.process.wait(), 0.2)
+            assert await t.leave() == 0
+        assert not p.requests
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ async def test_a_second_terminal_only_reads(tmp_path: Path) -> None:
                 t.type("r")
                 await t.see("Read-only", "an answer")
                 t.type("me too" + ENTER)
-                await t.see("so nothing was sent")
+                await t.see("so nothing was sent", "❯ me too")
             first.type("mine" + ENTER)
             await first.see("still mine")
             first.type("\x15" + CTRL_D)

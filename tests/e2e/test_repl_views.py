@@ -29,7 +29,7 @@ async def test_control_o_expands_tool_output(tmp_path: Path) -> None:
         t.type(CTRL_O)
         await t.see("no tool output")
         t.type("go" + ENTER)
-        await t.see("both ran", "Enter: send")
+        await t.see("exit 3 · beta", "both ran", "Enter: send")
         assert "gamma\n" not in t.screen
         t.type(CTRL_O)
         await t.see("  gamma\n  delta")

@@ -378,6 +378,13 @@ async def test_a_skill_is_installed_in_a_conversation(tmp_path: Path) -> None:
             await run_command(guest, "skills", "install offered/evil")
 
 
+async def test_a_list_shows_no_half_words(tmp_path: Path) -> None:
+    async with rig(tmp_path, []) as r:
+        write_skill(skills_of(tmp_path), "deed", about="elephants " * 20)
+        (line,) = (await do(r, "skills", "list deed")).text.splitlines()
+        assert line.startswith("/deed: elephants ") and line.endswith(" elephants …")
+
+
 async def test_a_removed_skill_comes_back_as_what_it_was(tmp_path: Path) -> None:
     async with rig(tmp_path, []) as r:
         write_skill(r.home.work, "deed")

@@ -523,7 +523,7 @@ class Runtime:
 
     async def _open_egress(self, hosts: tuple[str, ...]) -> str:
         """The proxy for confined commands, opened by the first that may use the network."""
-        from hermes.config.package_hosts import expand_packages
+        from hermes.config.packages.hosts import expand_packages
 
         if self._egress is None:
             self._egress = SharedEgressProxy(

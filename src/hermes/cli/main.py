@@ -223,7 +223,7 @@ def _run_command(name: str, words: list[str], profile: str) -> int:
     if any(letter.isspace() for letter in name.strip()):  # no command but a prompt
         return _run_command("chat", [name, *words], profile)
     if name not in COMMANDS:
-        print_stderr(f"unknown command {name}; {_suggest_name(name, COMMANDS)}")
+        print_stderr(f"unknown command {name}; {_suggest_way(name, words)}")
         return EXIT_USAGE
     code: int = load_command(name).run(words, profile)
     return code
@@ -234,6 +234,16 @@ def load_command(command: str) -> "ModuleType":
     from importlib import import_module
 
     return import_module(f"hermes.cli.commands.{_MODULE_NAMES.get(command, command)}")
+
+
+def _suggest_way(name: str, words: list[str]) -> str:
+    suggestion = _suggest_name(name, COMMANDS)
+    if "?" in suggestion or not words or any(word.startswith("-") for word in words):
+        return suggestion
+    from shlex import quote
+
+    text = " ".join((name, *words))
+    return f"to send a message, quote it: hermes {quote(text if len(text) < 60 else '...')}"
 
 
 def _suggest_name(name: str, known: "Iterable[str]") -> str:

@@ -1,6 +1,7 @@
 """Loads home, config.yaml and .env into one frozen Setup."""
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -10,10 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config import paths
-from hermes.config.schema import SCHEMA_VERSION, Config, list_key_variables
+from hermes.config.schema import SCHEMA_VERSION, Config
 from hermes.config.secrets import Secrets, is_secret_name, read_dotenv
 from hermes.core.errors import ConfigError
 from hermes.version import VERSION
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Setup(Struct, frozen=True):
@@ -164,3 +167,17 @@ def _contains_secret(value: Any) -> bool:
             for key, item in value.items()
         )
     return isinstance(value, list) and any(_contains_secret(item) for item in value)
+
+
+def list_key_variables(config: Config) -> frozenset[str]:
+    """The variables this configuration takes keys from."""
+    named = [config.model.api_key_env, config.web.search.api_key_env]
+    named.append(config.cluster.database_env)
+    for provider in config.providers.values():
+        named += [provider.api_key_env, *provider.api_key_envs]
+    named += [job.api_key_env for job in config.auxiliary.values()]
+    for server in config.mcp_servers.values():
+        for part in (server.get("headers"), server.get("oauth")):
+            texts = part.values() if isinstance(part, dict) else ()
+            named += [name for text in texts for name in _VARIABLE.findall(str(text))]
+    return frozenset(filter(None, named))

@@ -1,23 +1,25 @@
 """Every key of config.yaml, with its type and default."""
 
-import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from hermes.config.terminal_keys import KEY_PATTERN, KeyAction
 from hermes.core.provider import Effort
 from hermes.core.wire_names import WireName
 
 SCHEMA_VERSION = 3
 """Incremented when the meaning of a key changes, so that files cached by older code are re-read."""
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 ToolCalls: TypeAlias = Literal["native", "text", "schema"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 Tokens: TypeAlias = Annotated[int, Meta(ge=0)]
 Address: TypeAlias = Annotated[str, Meta(pattern=r"^(https?://\S+)?$")]
+KeyName: TypeAlias = Annotated[
+    str, Meta(pattern=KEY_PATTERN, description="a key such as ctrl-g, alt-g or f2")
+]
 EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
 Domain: TypeAlias = Annotated[
     str, Meta(pattern=r"^(\*|(\*\.)?\w([\w-]*\w)?(\.\w([\w-]*\w)?)*)(:[1-9][0-9]{0,4})?$")
@@ -269,6 +271,8 @@ class DisplaySection(Section, frozen=True):
     """What calls you when a turn ends or asks something after a while."""
     notify_after_seconds: float = 10.0
     """How long a turn must take before you are called."""
+    keys: dict[KeyAction, KeyName] = {}
+    """Action -> its key in the terminal."""
 
 
 class ToolSelection(Section, frozen=True):
@@ -584,17 +588,3 @@ class Config(Section, frozen=True):
     dashboard: DashboardSection = DashboardSection()
     mcp_servers: dict[str, dict[str, Any]] = {}
     """Each server checks its own keys, so that a broken one harms no other."""
-
-
-def list_key_variables(config: Config) -> frozenset[str]:
-    """The variables this configuration takes keys from."""
-    named = [config.model.api_key_env, config.web.search.api_key_env]
-    named.append(config.cluster.database_env)
-    for provider in config.providers.values():
-        named += [provider.api_key_env, *provider.api_key_envs]
-    named += [job.api_key_env for job in config.auxiliary.values()]
-    for server in config.mcp_servers.values():
-        for part in (server.get("headers"), server.get("oauth")):
-            texts = part.values() if isinstance(part, dict) else ()
-            named += [name for text in texts for name in _VARIABLE.findall(str(text))]
-    return frozenset(filter(None, named))

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from hermes.config.schema import Address, Config, Domain, EnvName
+from hermes.config.terminal_keys import DEFAULT_KEYS, KeyAction
 from hermes.config.yaml_source import KeyPath, ParsedYaml, format_path
 from hermes.core.wire_names import OLD_WIRE_NAMES
 
@@ -48,7 +49,22 @@ def validate_config(parsed: ParsedYaml) -> ValidationResult:
         text = "terminal.backend is ssh: set the machine in terminal.ssh.host"
         problems.append(Problem(_find_line(parsed, ("terminal", "backend")), text))
         config = None
+    if config and (twice := _find_key_taken_twice(config.display.keys)):
+        problems.append(Problem(_find_line(parsed, ("display", "keys", twice[1])), twice[0]))
+        config = None
     return ValidationResult(data, config, tuple(problems), tuple(notes))
+
+
+def _find_key_taken_twice(keys: Mapping[KeyAction, str]) -> tuple[str, str] | None:
+    """The problem and the action of the configuration that has it."""
+    actions: dict[str, str] = {}
+    for action, key in (*keys.items(), *DEFAULT_KEYS.items()):
+        if action in keys and keys[action] != key:
+            continue
+        other = actions.setdefault(key, action)
+        if other != action:
+            return f"display.keys: {key} is the key of both {other} and {action}", other
+    return None
 
 
 def list_keys() -> list[str]:
@@ -202,9 +218,14 @@ def find_problems(kind: Any, value: Any, path: KeyPath) -> Iterator[tuple[KeyPat
         for field in msgspec.structs.fields(kind):
             if field.required and field.name not in value:
                 yield path, f"{format_path(path)} needs {field.name}"
-    elif get_origin(kind) is dict and isinstance(value, dict) and _has_keys(get_args(kind)[1]):
+    elif get_origin(kind) is dict and isinstance(value, dict) and _is_checked_by_key(kind):
+        names = get_args(get_args(kind)[0])
         for key, item in value.items():
-            yield from find_problems(get_args(kind)[1], item, (*path, key))
+            here = (*path, key)
+            if names and key not in names:
+                yield here, describe_unknown_key(here, list(names))
+            else:
+                yield from find_problems(get_args(kind)[1], item, here)
     elif isinstance(value, list) and get_origin(kind) is tuple and _has_keys(kind):
         for index, item in enumerate(value):
             yield from find_problems(get_args(kind)[0], item, (*path, index))
@@ -213,6 +234,12 @@ def find_problems(kind: Any, value: Any, path: KeyPath) -> Iterator[tuple[KeyPat
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
             yield path, describe_wrong_value(path, kind, value)
+
+
+def _is_checked_by_key(kind: Any) -> bool:
+    """Of a mapping: whether its keys are fixed, or its values have keys of their own."""
+    key, value = get_args(kind)
+    return get_origin(key) is Literal or _has_keys(value)
 
 
 def _has_keys(kind: Any) -> bool:

@@ -65,3 +65,14 @@ def test_only_installing_is_installing():
 )
 def test_a_grant_covers_what_it_says_and_no_more(granted: Access, asked: Access, covered: bool):
     assert granted.covers(asked) is covered
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "runs"),
+    [("sh", True), ("bash -s -- -y", True), ("/usr/bin/python3 -", True), ("node", True),
+     ("python3 -m json.tool", False), ("sh install.sh", False), ("jq .", False)],
+)  # fmt: skip
+def test_a_download_that_is_run_is_called_so(interpreter: str, runs: bool) -> None:
+    found = find_need([("curl", "-fsSL", "https://example.org/i"), tuple(interpreter.split())])
+    assert found is not None and found[1].network == ("example.org",)
+    assert ("downloads a program from there and runs it" in found[0]) is runs

@@ -83,6 +83,18 @@ def test_shapes_of_files_people_have(tmp_path: Path, text: str) -> None:
 
 BAD = [
     (
+        "display:\n  keys:\n    transcrip: f2\n",
+        "line 3: unknown key display.keys.transcrip; did you mean display.keys.transcript?",
+    ),
+    (
+        "display:\n  keys:\n    transcript: ctrl-c\n",
+        "line 3: display.keys.transcript must be a key such as ctrl-g, alt-g or f2, not 'ctrl-c'",
+    ),
+    (
+        "display:\n  keys:\n    transcript: ctrl-o\n",
+        "line 3: display.keys: ctrl-o is the key of both transcript and tool_output",
+    ),
+    (
         "agent:\n  max_turn: 3\n",
         "line 2: unknown key agent.max_turn; did you mean agent.max_turns?",
     ),

@@ -11,6 +11,8 @@ from hermes.core.escalation import MAX_NAMES, PACKAGES, Access
 Argv: TypeAlias = tuple[str, ...]
 _DOWNLOADS = "it downloads packages"
 _FETCHES = "it fetches commits from another machine"
+_RUNS_DOWNLOAD = "it downloads a program from there and runs it"
+_INTERPRETER = re.compile(r"(?:.*/)?(?:(?:ba|da|k|z|fi)?sh|python[\d.]*|perl|ruby|node|php)")
 _PUBLISHES = "it publishes a package"
 _SUBCOMMANDS: dict[str, str] = {
     "npm pnpm yarn bun": "install i ci add update upgrade",
@@ -51,13 +53,19 @@ def downloads_packages(commands: Collection[Argv]) -> bool:
     return set(needs) == {_DOWNLOADS}
 
 
+def _runs_its_input(words: Argv) -> bool:
+    """Whether an interpreter is given no program but what is piped into it."""
+    return any(map(_INTERPRETER.fullmatch, words[:1])) and words[1:2] in ((), ("-",), ("-s",))
+
+
 def find_need(commands: Iterable[Argv], git_config: str = "") -> tuple[str, Access] | None:
     """What the first of these commands that cannot work inside the walls needs, and why. Git's
     settings say where it fetches from: ssh cannot use the proxy."""
     from hermes.exec.command_policy.wrappers import simplify_command
 
-    for argv in commands:
-        words = simplify_command(argv)
+    simplified = [simplify_command(argv) for argv in commands]
+    runs_input = any(map(_runs_its_input, simplified))
+    for words in simplified:
         if "--help" in words or "--dry-run" in words or "--offline" in words:
             continue
         need = _NEEDS.get(words[:2])
@@ -71,5 +79,6 @@ def find_need(commands: Iterable[Argv], git_config: str = "") -> tuple[str, Acce
             hosts = [f"{h}:{p}" if p else h for h, p in _URL.findall(" ".join(words))]
             outside = tuple(dict.fromkeys(h for h in hosts if not _LOCAL.fullmatch(h)))
             if 0 < len(outside) <= MAX_NAMES:
-                return "it sends requests there", Access(network=outside)
+                why = _RUNS_DOWNLOAD if runs_input else "it sends requests there"
+                return why, Access(network=outside)
     return None

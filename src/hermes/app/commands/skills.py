@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from hermes.app.commands import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.skills.proposals import SkillProposals
     from hermes.skills.session_skills import SessionSkills
 
+_LISTED_CHARACTERS = 100
 _PROPOSE = (
     "Read the skill write-skill (skill_view), then make a skill{name} of what was worked out in "
     "this conversation, with skill_manage."
@@ -183,7 +185,7 @@ def _list_skills(mine: "SessionSkills", words: str) -> str:
 
     rows = [describe_skill(skill, mine) for skill in search_skills(mine.list_skills(), words)]
     lines = [
-        f"/{row['name']}: {row['description'][:100]}"
+        f"/{row['name']}: {shorten(row['description'], _LISTED_CHARACTERS, placeholder=' …')}"
         + (f" [{row['unmet']}]" if "unmet" in row else "")
         for row in rows
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from hermes.config.env import get_environment
-from hermes.config.package_index import list_indexes
+from hermes.config.packages.index import list_indexes
 from hermes.config.paths import models_folders
 from hermes.core.errors import HermesError
 from hermes.llm.local.models import LocalModel

@@ -9,8 +9,7 @@ from msgspec import structs
 from hermes.app.control.model_probe import ping_model
 from hermes.app.runtime import Runtime
 from hermes.config import paths
-from hermes.config.load import Setup
-from hermes.config.schema import list_key_variables
+from hermes.config.load import Setup, list_key_variables
 from hermes.config.secrets import read_dotenv
 from hermes.core.errors import ConfigError
 from hermes.core.ledger import Ledger

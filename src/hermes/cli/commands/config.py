@@ -13,8 +13,8 @@ from hermes.cli.startup import create_home, locate_home, refuse_agent
 from hermes.cli.terminal.text import to_json
 from hermes.config import paths
 from hermes.config.env import decode_argument
-from hermes.config.load import load_setup, read_source
-from hermes.config.schema import Config, list_key_variables
+from hermes.config.load import Setup, list_key_variables, load_setup, read_source
+from hermes.config.schema import Config
 from hermes.config.secrets import mask_secrets
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
@@ -122,11 +122,13 @@ def _check_config(args: Namespace) -> int:
         print_stderr(f"{file} has 1 error")
         return EXIT_USAGE
     setup = load_setup(args.profile)
-    for name in sorted(list_key_variables(checked.config)):
+    for name in sorted(list_key_variables(checked.config) - list_key_variables(Config())):
         if setup.secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
     for server in _list_broken_servers(checked.config):
         print(f"note: mcp_servers.{server.name} is not used: {server.problem}")
+    for unusable in _list_platform_problems(setup):
+        print(f"note: {unusable}")
     if missing := describe_missing(setup):
         print(f"note: {missing}")
     print(f"{file} is valid.")
@@ -140,6 +142,25 @@ def _list_broken_servers(config: Config) -> list[ServerConfig]:
     from hermes.mcp.server_config import read_config_section
 
     return [server for server in read_config_section(config.mcp_servers).values() if server.problem]
+
+
+def _list_platform_problems(setup: Setup) -> list[str]:
+    """Of the messengers: what the gateway would refuse. Plugins may bring more of them."""
+    config, problems = setup.config, []
+    if not config.platforms:
+        return []
+    from hermes.config.platforms import read_platform
+    from hermes.gateway.platforms import HOSTED, list_names, load_platform, require_known
+
+    for name in config.platforms:
+        try:
+            if name in list_names():
+                read_platform(name, load_platform(name).settings, config, setup.secrets)
+            elif name not in HOSTED and not config.plugins.enabled:
+                require_known(name)
+        except ConfigError as error:
+            problems.append(str(error))
+    return problems
 
 
 def _check_rules(config: Config) -> str:

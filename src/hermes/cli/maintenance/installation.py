@@ -75,7 +75,7 @@ def _is_system_package(prefix: Path, distribution: Distribution | None) -> bool:
 async def find_newest_version() -> str:
     """The newest final version in the configured package indexes."""
     from hermes.config.env import get_environment
-    from hermes.config.package_index import list_indexes
+    from hermes.config.packages.index import list_indexes
     from hermes.llm.http.transport import Transport
     from hermes.llm.local.download import SourceError
 

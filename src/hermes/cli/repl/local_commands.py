@@ -9,7 +9,7 @@ from hermes.cli.repl.controller import Repl
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.screen import THEMES
 from hermes.cli.repl.display.scrollback import Scrollback
-from hermes.cli.repl.input.key_help import KEY_HELP
+from hermes.cli.repl.input.key_help import format_key_help
 from hermes.cli.terminal.transcript import export_session
 from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
@@ -65,7 +65,7 @@ class LocalCommands:
         return ""
 
     async def _list_keys(self, args: str) -> str:
-        return KEY_HELP
+        return format_key_help(self._repl.state.keys)
 
     async def _export_session(self, args: str) -> str:
         conversation = self._conversation
@@ -103,13 +103,20 @@ class LocalCommands:
         if not args:
             await self._run_program("auth", "list")
             return "/login PROVIDER logs in, or asks for an API key."
-        await self._run_program("auth", "login", *args.split())
+        from hermes.llm.endpoints.inventory import find_configured_provider
+
+        words = args.split()
+        name = next((word for word in words if not word.startswith("-")), "")
+        provider = find_configured_provider(self._conversation.runtime.setup.config, name)
+        action = "login" if provider.login_flow is not None else "add"
+        if await self._run_program("auth", action, *words):
+            return ""
         return "A new key or login counts from the next start: /exit, then hermes --continue"
 
-    async def _run_program(self, *words: str) -> None:
-        """Runs another command of this program, with the terminal to itself."""
+    async def _run_program(self, *words: str) -> int:
+        """The exit status of another command of this program, which has the terminal to itself."""
         profile = self._conversation.runtime.setup.profile
         argv = [sys.executable, "-m", "hermes", *(["-p", profile] if profile else []), *words]
         async with self._repl.viewer.hand_over_terminal():
             process = await asyncio.create_subprocess_exec(*argv)
-            await process.wait()
+            return await process.wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from argparse import Namespace
 from contextlib import AsyncExitStack
 from functools import partial
@@ -16,6 +17,7 @@ from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.repl.input.message import compose_message, parse_entry
 from hermes.cli.repl.shell_escape import run_shell_command
+from hermes.cli.repl.state import TWICE_SECONDS
 from hermes.cli.session.start import (
     READ_ONLY,
     find_interrupted_session,
@@ -39,6 +41,7 @@ from hermes.core.message import Message, user_message
 from hermes.core.taint import BOTH
 
 _QUIT_WORDS = frozenset({"exit", "quit", "/exit", "/quit"})
+_HELP_KEY = "?"
 _SCREEN_COMMANDS = frozenset({"background", "bg"})
 
 
@@ -68,13 +71,20 @@ def _read_lines(runner: asyncio.Runner, conversation: "PlainConversation") -> in
     """Reads outside the event loop, so that the terminal edits lines and Ctrl-C works at once."""
     keys = "Type exit or press Ctrl-D to quit, /help for commands."
     print(f"hermes with {conversation.model}. {keys}")
-    first = conversation.first_line
+    first, interrupted = conversation.first_line, -TWICE_SECONDS
     while True:
         try:
             line, first = first or input("you> ").strip(), ""
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             print()
             return 0
+        except KeyboardInterrupt:
+            print()
+            last, interrupted = interrupted, time.monotonic()
+            if interrupted - last < TWICE_SECONDS:
+                return 0
+            print("Ctrl-C again quits.")
+            continue
         if line.lower() in _QUIT_WORDS:
             return 0
         if not line:
@@ -146,7 +156,7 @@ class PlainConversation:
         if line.startswith("!") and line[1:].strip():
             await self._run_shell(line[1:].strip())
             return
-        command = parse_entry(line)
+        command = ("help", "") if line == _HELP_KEY else parse_entry(line)
         if command is None:
             typed, output = unescape_message(line), self._offered_output
             text = f"{output}\n{typed}" if output else typed

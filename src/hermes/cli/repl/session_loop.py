@@ -39,6 +39,7 @@ from hermes.cli.terminal.text import one_line
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
 from hermes.config.paths import find_working_folder
+from hermes.config.terminal_keys import DEFAULT_KEYS, format_key
 from hermes.core.errors import HermesError
 from hermes.core.message import user_message
 from hermes.core.taint import BOTH
@@ -70,6 +71,8 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
         screen.app.timeoutlen = 1.0  # between the letters of dd and cw
         repl.state.vi = True
     screen.set_theme(setup.config.display.theme)
+    repl.action_keys.change({**DEFAULT_KEYS, **setup.config.display.keys})
+    scrollback.transcript_key = format_key(repl.state.keys["transcript"])
     warnings = list(setup.warnings)
     if cwd != Path.cwd():  # the user was asked about this folder only
         warnings += check_context_files(setup.home, cwd, attended=False)
@@ -150,20 +153,31 @@ class SessionLoop:
         while True:
             entered = await self._repl.next_message()
             try:
-                await self._guard_handling(self._handle_message(entered))
+                is_handled = await self._guard_handling(self._handle_message(entered))
             finally:
                 self._repl.accept_message(entered)
+            if not is_handled and parse_entry(entered.text) is None:
+                self._return_text(entered.text)
             self._repl.screen.refresh()
 
-    async def _guard_handling(self, work: Awaitable[None]) -> None:
+    def _return_text(self, text: str) -> None:
+        """Puts what could not be sent back into the prompt, unless that is in use."""
+        repl = self._repl
+        if not repl.editor.text and repl.state.question is None:
+            repl.editor.fill(text)
+
+    async def _guard_handling(self, work: Awaitable[None]) -> bool:
+        """Whether it was handled; a failure is shown."""
         try:
             await work
+            return True
         except HermesError as error:
             self._scrollback.show_problem(str(error))
         except Exception as error:  # the prompt stays, whatever a command does
             log.exception("what was entered could not be handled")
             text = f"That failed ({type(error).__name__}). Nothing stored was lost."
             self._scrollback.show_problem(f"{text} Details: hermes logs")
+        return False
 
     async def _handle_message(self, entered: EnteredMessage) -> None:
         text = entered.text

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from hermes.config.terminal_keys import DEFAULT_KEYS, KeyAction
 
 if TYPE_CHECKING:
     from hermes.cli.repl.display.session_picker import SessionPicker
@@ -111,6 +113,8 @@ class ScreenState:
     """The question that was drawn last."""
     visible_since: float = 0.0
     prompt_text: Callable[[], str] = str
+    keys: Mapping[KeyAction, str] = field(default_factory=lambda: DEFAULT_KEYS)
+    """Action -> the name of its key."""
     clock: Callable[[], float] = time.monotonic
     picker: SessionPicker | None = None
     hint: str = ""

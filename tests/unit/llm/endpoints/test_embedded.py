@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.package_index import PUBLIC_INDEX, list_indexes
+from hermes.config.packages.index import PUBLIC_INDEX, list_indexes
 from hermes.config.schema import Config, ModelSection
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError

@@ -112,7 +112,8 @@ class EventView:
         self.state.thought = self._thought_tail = ""
         self.state.set_activity("")
         length = f"for {took:.0f} s" if took >= 1 else "briefly"
-        self.scrollback.show_remark(f"thought {length} · Ctrl-T: transcript")
+        key = self.scrollback.transcript_key
+        self.scrollback.show_remark(f"thought {length} · {key}: transcript")
 
     def _end_text(self) -> None:
         self._end_thinking()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from hermes.cli.repl.input.key_help import KEY_HELP
+from hermes.cli.repl.input.key_help import format_key_help
 from hermes.cli.repl.markdown.styled_text import Style, cell_width, fit_text, paint_line
 from hermes.cli.repl.state import FRAMES, ScreenState
 from hermes.cli.terminal.text import one_line
@@ -79,7 +79,7 @@ def _question_lines(
         note = note if state.takes_answer else "one moment"
         return state.question.render(columns, room, note, low=low, colour=colour)
     if state.prompt_text() == "?":
-        return [fit_text(row, columns - 1) for row in KEY_HELP.split("\n")]
+        return [fit_text(row, columns - 1) for row in format_key_help(state.keys).split("\n")]
     if not state.offered_title:
         return []
     offer = _offer_lines(state.offered_title, columns)

@@ -13,6 +13,7 @@ from hermes.cli.terminal.tool_results import (
     describe_stored_outcome,
     limit_rows,
 )
+from hermes.config.terminal_keys import DEFAULT_KEYS, format_key
 from hermes.core.message import Message, ToolCall, ToolReturn
 
 _BESIDE_ANSWER = frozenset({"message", "note", "text", "output"})
@@ -51,6 +52,7 @@ class Scrollback:
         self._markdown = Markdown(columns, colour=colour)
         self._answering = False
         self._last_kind = ""
+        self.transcript_key = format_key(DEFAULT_KEYS["transcript"])
 
     @property
     def width(self) -> int:
@@ -111,7 +113,7 @@ class Scrollback:
         spoken = [n for n, m in enumerate(messages) if m.role != "tool" and m.text.strip()]
         first = spoken[-_REPLAYED_MESSAGES:][0] if spoken else 0
         if first:
-            self.show_note(f"… {first} earlier messages · Ctrl-T: transcript")
+            self.show_note(f"… {first} earlier messages · {self.transcript_key}: transcript")
         calls = StoredCalls(messages, is_running=is_running)
         for message in messages[first:]:
             if message.role == "user":

@@ -16,9 +16,11 @@ from prompt_toolkit.filters import (
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from hermes.cli.repl.input.action_keys import ActionKeys
 from hermes.cli.repl.input.editor import PromptEditor
 from hermes.cli.repl.input.vi_keys import bind_vi_keys
 from hermes.cli.repl.state import ScreenState
+from hermes.config.terminal_keys import KeyAction
 
 _FIRST_MARKS = "/#*"
 """What a command, a note for the memory or a list begins with."""
@@ -55,7 +57,9 @@ def bind_keys(
     editor: PromptEditor,
     actions: KeyActions,
     views: ViewActions,
-) -> None:
+) -> ActionKeys:
+    """Binds all keys; the result can change those of actions."""
+    action_keys = ActionKeys(keys, state)
     picking = Condition(lambda: state.picker is not None)
     asking = Condition(lambda: state.takes_answer and not editor.text)
     _bind_sending(keys, actions, ~picking & ~is_searching)
@@ -69,8 +73,20 @@ def bind_keys(
         actions.press_answer_key(event.data)
 
     bind_vi_keys(keys, state, ~picking & ~is_searching, asking, press_answer_key)
-    for key, show in (("c-o", views.expand_output), ("c-t", views.open_transcript)):
-        keys.add(key, filter=~picking & ~is_searching)(lambda event, show=show: show())
+    by_action: dict[KeyAction, Callable[[], None]] = {
+        "plan_mode": actions.toggle_plan_mode,
+        "tool_output": views.expand_output,
+        "transcript": views.open_transcript,
+        "paste_image": actions.paste_image,
+        "editor": lambda: _open_editor(editor),
+    }
+    for action, run in by_action.items():
+        action_keys.add_action(action, run, ~picking & ~is_searching)
+    return action_keys
+
+
+def _open_editor(editor: PromptEditor) -> None:
+    editor.buffer.open_in_editor()
 
 
 def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> None:
@@ -107,8 +123,6 @@ def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> Non
             buffer.start_completion(select_first=True)
         elif not actions.queue_message():
             buffer.insert_text("\t")
-
-    keys.add("s-tab", filter=active)(lambda event: actions.toggle_plan_mode())
 
 
 def _shows_completions(buffer: Buffer) -> bool:
@@ -195,12 +209,6 @@ def _bind_editing(
         elif buffer.text or not actions.take_back_message():
             buffer.complete_state = None  # a lookup that is not done would take the key
             buffer.auto_up()
-
-    keys.add("c-v", filter=active)(lambda event: actions.paste_image())
-
-    @keys.add("c-x", "c-e", filter=active)
-    def open_editor(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor()
 
     @keys.add(Keys.BracketedPaste, filter=active)
     def insert_paste(event: KeyPressEvent) -> None:

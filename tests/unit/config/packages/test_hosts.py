@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hermes.config.package_hosts import expand_packages, find_package_hosts
+from hermes.config.packages.hosts import expand_packages, find_package_hosts
 
 
 def test_the_settings_of_this_machine_are_read(tmp_path: Path):
