@@ -150,6 +150,20 @@ async def test_the_first_start_begins_now_and_nothing_missed_is_lost(tmp_path: P
         assert list_prompts(g) == ["now", "while it was down", "and on"]
 
 
+async def test_a_mail_that_cannot_be_read_holds_no_other_up(tmp_path: Path) -> None:
+    async with mailbox(tmp_path, say("what does it say?"), say("hello"), trust_from=True) as (
+        g,
+        server,
+    ):
+        broken = compose("caf\u00e9", Subject="").replace(b'charset="utf-8"', b'charset="idna"')
+        assert b"idna" in broken
+        await server.deliver(broken)
+        await server.until_sent("what does it say?")
+        await server.deliver(compose("next", Subject=""))
+        await server.until_sent("hello")
+        assert "could not be read" in list_prompts(g)[0]
+
+
 async def test_ten_replies_an_hour_and_the_rest_waits(tmp_path: Path) -> None:
     async with mailbox(tmp_path, then=say("yes"), trust_from=True, allow_all_users=True) as (
         g,

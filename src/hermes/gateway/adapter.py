@@ -212,7 +212,7 @@ class Platform(Protocol):
 
     async def delete_part(self, target: Target, id: str) -> None: ...
 
-    async def send_file(self, target: Target, path: str, name: str) -> str: ...
+    async def send_file(self, target: Target, content: bytes, name: str) -> str: ...
 
     async def show_typing(self, target: Target) -> None: ...
 
@@ -236,7 +236,7 @@ class PlainPlatform:
     async def delete_part(self, target: Target, id: str) -> None:
         return None
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         raise SendFailure("rejected", "files cannot be sent here")
 
     async def show_typing(self, target: Target) -> None:

@@ -345,7 +345,8 @@ class ConversationActor:
             address = self._hub.parse_address(item.message.deliver)
         style = ReplyStyle(
             session.agent.redactor.redact,
-            (session.host.workspace.cwd, self._hub.media.folder),
+            session.host.workspace,
+            self._hub.media.folder,
             shows_tools=self._hub.settings.tool_progress and streams_drafts(self._hub, item),
             is_steered=partial(has_untrusted_words, weakref.ref(session.transcript)),
             footer=describe_use if decode_settings(row).footer else None,

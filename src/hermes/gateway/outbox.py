@@ -13,8 +13,10 @@ from msgspec import structs
 
 from hermes.core.errors import StoreError
 from hermes.core.store import MailboxChange, RunDelivery
+from hermes.gateway import texts
 from hermes.gateway.adapter import Button, Capabilities, Part, Platform, SendFailure, Target
 from hermes.gateway.content.markup import BARE_LINKS
+from hermes.gateway.content.media import clean_name, read_sent_file
 from hermes.gateway.content.reply import Content, Reply, make_entry
 from hermes.store.tables.mailbox import SqlMailbox
 
@@ -283,8 +285,7 @@ class Outbox:
         for index, path in enumerate(files, len(parts)):
             if index >= len(reply.progress.ids):
                 await self._begin_send(reply)
-                id = await platform.send_file(_make_target(reply, index), path, _base_name(path))
-                reply.note_sent(id, path)
+                reply.note_sent(await _send_file(reply, platform, index, path), path)
                 await self.save(reply)
 
     async def _write_part(
@@ -490,5 +491,14 @@ def _delay_reply(reply: Reply, why: str) -> None:
     reply.state = "pending"
 
 
-def _base_name(path: str) -> str:
-    return path.rpartition("/")[2]
+async def _send_file(reply: Reply, platform: Platform, index: int, path: str) -> str:
+    """The id of the message with the file, or of the one that says why there is none."""
+    target, name = _make_target(reply, index), path.rpartition("/")[2]
+    try:
+        content = await asyncio.to_thread(read_sent_file, path)
+        return await platform.send_file(target, content, name)
+    except SendFailure as failure:
+        if failure.kind != "rejected":
+            raise
+        note = texts.FILE_NOT_SENT.format(name=clean_name(name), why=failure)
+        return await platform.send_part(target, Part(note))

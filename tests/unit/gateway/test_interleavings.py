@@ -19,7 +19,14 @@ from hermes.gateway.adapter import SendFailure
 from hermes.gateway.content.reply import Content
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.turn_reply import ReplyAddress, ReplyStyle, TurnReply
-from tests.unit.gateway.gated_platform import CHAT, NAME, delivery, fail_once, refuse
+from tests.unit.gateway.gated_platform import (
+    CHAT,
+    NAME,
+    delivery,
+    fail_once,
+    make_workspace,
+    refuse,
+)
 
 ADDRESS = ReplyAddress(NAME, CHAT)
 
@@ -301,7 +308,7 @@ async def test_text_that_is_read_after_its_message_was_stored_is_not_shown_again
 ) -> None:
     monkeypatch.setattr(turn_reply, "FIRST_DRAFT_SECONDS", 0.0)
     async with delivery(tmp_path) as d:
-        style = ReplyStyle(str, (tmp_path,), shows_tools=True)
+        style = ReplyStyle(str, make_workspace(tmp_path), tmp_path, shows_tools=True)
         reply = TurnReply(d.outbox, ADDRESS, style, Conversation("key"), (1,))
         reply.start_drafts(d.spawn)
         reply.handle_event(TextDelta("All is"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from hermes.core.redaction.redactor import Redactor
 from hermes.gateway.content.markup import render_html
-from hermes.gateway.content.media import clean_name, extract_files
+from hermes.gateway.content.media import clean_name
 from hermes.gateway.content.render import (
     count_bytes,
     count_units,
@@ -137,20 +136,6 @@ def test_a_tool_line_is_short_and_redacted() -> None:
 def test_g15_names_are_text_and_never_paths() -> None:
     assert clean_name("../../etc/passwd\0\n]") == "../../etc/passwd___"
     assert clean_name("") == "unnamed" and len(clean_name("x" * 300)) == 100
-
-
-def test_files_leave_the_sessions_folder_never(tmp_path: Path) -> None:
-    folder, cache = tmp_path / "work", tmp_path / "cache"
-    folder.mkdir()
-    cache.mkdir()
-    (folder / "a.txt").write_text("a")
-    (folder / "link").symlink_to("/etc/passwd")
-    (cache / "b.png").write_text("b")
-    text = f"Done.\nMEDIA:a.txt\nMEDIA: {cache}/b.png\nMEDIA:link\nMEDIA:../x"
-    shown, files = extract_files(text, (folder, cache))
-    assert files == (str(folder / "a.txt"), str(cache / "b.png"))
-    outside = "is outside this session's folder)"
-    assert shown == f"Done.\n\n(not sent: link {outside}\n(not sent: ../x {outside}"
 
 
 def telegram_message(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -163,17 +163,12 @@ class DiscordPlatform:
             if failure.kind not in ("rejected", "edit_lost"):
                 raise
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         self._require_client()
         import discord
 
-        try:
-            file = await asyncio.to_thread(discord.File, Path(path), filename=name)
-        except OSError as error:
-            raise SendFailure("rejected", f"{name}: {error.strerror}") from None
-
         async def send(channel: discord.PartialMessageable) -> discord.Message:
-            return await channel.send(file=file)
+            return await channel.send(file=discord.File(io.BytesIO(content), filename=name))
 
         return str((await self._send(target, send)).id)
 
