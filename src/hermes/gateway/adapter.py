@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from hermes.config.platforms import PlatformSettings
 from hermes.config.secrets import Secrets
+from hermes.core.errors import ConfigError
 from hermes.gateway.content.render import count_units
 from hermes.tools._services import ServerAccess
 
@@ -171,6 +172,10 @@ class ConnectionFailure(Exception):
         self.wait = wait
 
 
+class PendingStep(ConfigError):
+    """The token works, and something else that the service wants keeps the platform off."""
+
+
 class Receiver(Protocol):
     """The gateway as a platform sees it. A message is stored when the call returns."""
 
@@ -272,7 +277,8 @@ class PlatformSpec(Struct, frozen=True):
     open: Callable[[Any, Secrets], Platform]
     """Takes the settings and the secrets; ConfigError when they do not suffice."""
     check: Callable[[Any, Secrets], Awaitable[str]] | None = None
-    """Tries the token with one real call and says who it belongs to."""
+    """Tries the token with one real call and says who it belongs to; ConfigError when it does not
+    work, PendingStep when more has to be done."""
     more_variables: tuple[str, ...] = ()
     """Further variables that `setup` asks for, in this order; they may stay empty."""
     alternative: str = ""

@@ -177,6 +177,12 @@ class Outbox:
             self._dead.discard((platform, chat))
             await self._mailbox.unblock_chat(platform, chat)
 
+    def must_wait(self, platform: str, chat: str) -> bool:
+        """Whether the platform has asked to write nothing more to this chat for now."""
+        lane = self._lanes.get((platform, chat))
+        until = lane.until if lane is not None else self._blocked.get((platform, chat), 0.0)
+        return until > time.time()
+
     async def revise(self, reply: Reply, content: Content) -> None:
         """Change what a reply says, also when it is delivered already. Where messages cannot be
         changed, what was added is a message of its own."""

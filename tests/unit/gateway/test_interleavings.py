@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from hermes.app.live.interactions import Interactions
+from hermes.config.platforms import PlatformSettings
 from hermes.core.errors import StoreError
 from hermes.core.events import Answer, Approval, Recorded, TextDelta
 from hermes.core.message import Message, Text, ToolCall
 from hermes.core.store import Conversation, MailboxChange, RunDelivery
 from hermes.gateway import outbox, texts, turn_reply
-from hermes.gateway.adapter import SendFailure
+from hermes.gateway.adapter import Inbound, SendFailure, Target
 from hermes.gateway.content.reply import Content
+from hermes.gateway.conversations import keep_typing
+from hermes.gateway.hub import Item, OpenPlatform
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.turn_reply import ReplyAddress, ReplyStyle, TurnReply
 from tests.unit.gateway.gated_platform import (
@@ -227,6 +230,41 @@ async def test_a_flood_wait_leaves_no_doubt_for_the_next_process(tmp_path: Path)
         d.outbox = type(d.outbox)(d.mailbox, {NAME: d.platform}, d.events, d.spawn)
         await d.outbox.restore()
         assert await d.until_sent() == ["hello"]
+
+
+class EndingReply:
+    """A turn that ends when it was waited for so often."""
+
+    def __init__(self, waits: int) -> None:
+        self.waits = waits
+
+    @property
+    def has_ended(self) -> bool:
+        return self.waits == 0
+
+    async def wait_for_end(self, seconds: float) -> None:
+        self.waits -= 1
+
+
+async def test_f81_a_chat_that_must_be_left_alone_sees_no_typing(tmp_path: Path) -> None:
+    async with delivery(tmp_path, typing_seconds=4.0) as d:
+        shown: list[str] = []
+
+        async def show_typing(target: Target) -> None:
+            shown.append(target.chat)
+
+        d.platform.show_typing = show_typing
+        found = OpenPlatform(NAME, PlatformSettings(), d.platform)
+        hub: Any = SimpleNamespace(outbox=d.outbox, platforms={NAME: found})
+        item = Item(1, NAME, Inbound(CHAT, "dm", CHAT, "m1"), "user")
+        await keep_typing(hub, item, EndingReply(2))  # type: ignore[arg-type]
+        assert shown == [CHAT, CHAT]
+        d.platform.fail = lambda _: SendFailure("wait", "flood", wait=3600)
+        await d.outbox.post(NAME, CHAT, Content("hello"))
+        while not d.outbox.must_wait(NAME, CHAT):
+            await asyncio.sleep(0)
+        await keep_typing(hub, item, EndingReply(3))  # type: ignore[arg-type]
+        assert shown == [CHAT, CHAT] and not d.outbox.must_wait(NAME, "bob")
 
 
 async def test_a_result_that_reaches_two_chats_at_once_is_delivered(tmp_path: Path) -> None:

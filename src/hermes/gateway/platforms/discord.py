@@ -22,6 +22,7 @@ from hermes.gateway.adapter import (
     FailureKind,
     Inbound,
     Part,
+    PendingStep,
     PlatformSpec,
     Receiver,
     SendFailure,
@@ -345,7 +346,8 @@ def _open_platform(settings: DiscordSettings, secrets: Secrets) -> DiscordPlatfo
 
 
 async def check_token(settings: DiscordSettings, secrets: Secrets) -> str:
-    """The name of the bot; ConfigError when the token does not work."""
+    """The name of the bot; ConfigError when the token does not work, PendingStep when the bot may
+    not read messages."""
     token = _require_token(settings, secrets)
     base_url = (settings.base_url or _API).rstrip("/")
     try:
@@ -366,7 +368,7 @@ async def check_token(settings: DiscordSettings, secrets: Secrets) -> str:
         flags = client.application_flags
         if flags.gateway_message_content or flags.gateway_message_content_limited:
             return name
-        return f"{name}. Switch on its Message Content Intent in the developer portal"
+        raise PendingStep(f"{name}. Switch on its Message Content Intent in the developer portal")
     finally:
         await client.close()
 
