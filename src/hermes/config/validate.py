@@ -203,8 +203,12 @@ def find_problems(kind: Any, value: Any, path: KeyPath) -> Iterator[tuple[KeyPat
             if field.required and field.name not in value:
                 yield path, f"{format_path(path)} needs {field.name}"
     elif get_origin(kind) is dict and isinstance(value, dict) and _has_keys(get_args(kind)[1]):
+        keys, values = get_args(kind)
         for key, item in value.items():
-            yield from find_problems(get_args(kind)[1], item, (*path, key))
+            if get_origin(keys) is Literal and key not in get_args(keys):
+                yield (*path, key), describe_unknown_key((*path, key), list(get_args(keys)))
+            else:
+                yield from find_problems(values, item, (*path, key))
     elif isinstance(value, list) and get_origin(kind) is tuple and _has_keys(kind):
         for index, item in enumerate(value):
             yield from find_problems(get_args(kind)[0], item, (*path, index))

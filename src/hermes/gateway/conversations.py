@@ -512,7 +512,7 @@ async def keep_typing(hub: Hub, item: Item, reply: TurnReply) -> None:
     seconds = found.platform.capabilities.typing_seconds
     while seconds and found.settings.typing and not reply.has_ended:
         wait = seconds
-        if not hub.outbox.must_wait(item.platform, chat):
+        if not hub.outbox.lanes.must_wait(item.platform, chat):
             try:
                 await found.platform.show_typing(Target(chat, item.message.thread))
             except SendFailure as failure:

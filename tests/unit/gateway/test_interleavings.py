@@ -261,10 +261,10 @@ async def test_f81_a_chat_that_must_be_left_alone_sees_no_typing(tmp_path: Path)
         assert shown == [CHAT, CHAT]
         d.platform.fail = lambda _: SendFailure("wait", "flood", wait=3600)
         await d.outbox.post(NAME, CHAT, Content("hello"))
-        while not d.outbox.must_wait(NAME, CHAT):
+        while not d.outbox.lanes.must_wait(NAME, CHAT):
             await asyncio.sleep(0)
         await keep_typing(hub, item, EndingReply(3))  # type: ignore[arg-type]
-        assert shown == [CHAT, CHAT] and not d.outbox.must_wait(NAME, "bob")
+        assert shown == [CHAT, CHAT] and not d.outbox.lanes.must_wait(NAME, "bob")
 
 
 async def test_a_result_that_reaches_two_chats_at_once_is_delivered(tmp_path: Path) -> None:
