@@ -26,6 +26,8 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
 _MAX_DOUBLINGS = 10
 GIVE_UP_SECONDS = 86400.0
+_LONG_TEXT = 2000
+"""Rendered in a thread from this length on."""
 MAX_REPEATS = 3
 """How often a part is sent whose arrival nobody can tell."""
 
@@ -345,7 +347,7 @@ class Outbox:
             if progress.shown[index] != shown:
                 await _wait_for_pace(reply, capabilities)
                 marked = reply.mark_part(index, text)
-                part = make_part(marked, capabilities, **options)
+                part = await render_part(marked, capabilities, **options)
                 target = _make_target(reply, index)
                 try:
                     await platform.edit_part(target, progress.ids[index], part)
@@ -354,7 +356,7 @@ class Outbox:
                 progress.shown[index] = shown
             return
         marked = reply.mark_part(index, text)
-        part = make_part(marked, capabilities, **options)
+        part = await render_part(marked, capabilities, **options)
         await self._begin_send(reply)
         try:
             id = await platform.send_part(_make_target(reply, index), part)
@@ -478,6 +480,13 @@ async def _wait_for_pace(reply: Reply, capabilities: Capabilities) -> None:
     wait = reply.last_write + find_pace(reply, capabilities) - time.monotonic()
     if reply.last_write and wait > 0:
         await asyncio.sleep(wait)
+
+
+async def render_part(text: str, capabilities: Capabilities, **options: Any) -> Part:
+    """A part as it is sent. Markdown can be written so that rendering much of it takes seconds."""
+    if len(text) < _LONG_TEXT:
+        return make_part(text, capabilities, **options)
+    return await asyncio.to_thread(make_part, text, capabilities, **options)
 
 
 def make_part(

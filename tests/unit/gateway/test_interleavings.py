@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -230,6 +231,19 @@ async def test_a_flood_wait_leaves_no_doubt_for_the_next_process(tmp_path: Path)
         d.outbox = type(d.outbox)(d.mailbox, {NAME: d.platform}, d.events, d.spawn)
         await d.outbox.restore()
         assert await d.until_sent() == ["hello"]
+
+
+async def test_markup_that_takes_long_holds_up_nothing_else(tmp_path: Path) -> None:
+    went_on = threading.Event()
+
+    def render(text: str) -> str:
+        assert went_on.wait(20), "nothing else ran meanwhile"
+        return text
+
+    async with delivery(tmp_path, render_markup=render) as d:
+        await d.outbox.post(NAME, CHAT, Content("[" * 3000))
+        asyncio.get_running_loop().call_later(0.01, went_on.set)
+        assert await d.until_sent() == ["[" * 3000]
 
 
 class EndingReply:

@@ -58,6 +58,25 @@ def test_a_cut_code_block_is_closed_and_opened_again(lines: list[str], limit: in
     assert squeeze_code("".join(parts)) == squeeze_code(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`" * 20_000,
+        "~" * 20_000,
+        "`" * 390 + "\n" + "a line\n" * 500,
+        "```" + "x" * 390 + "\n" + "a line\n" * 500,
+        "```" + "x" * 20_000,
+        "```py\n" + "x = 1\n" * 2000,
+        "\u200d" * 5000,
+    ],
+)
+def test_no_text_becomes_a_flood_of_messages(text: str) -> None:
+    parts = split_text(text, 400)
+    assert max(map(len, parts)) <= 400
+    assert len(parts) <= 4 * len(text) // 400
+    assert set("".join(parts)) == set(text), "nothing but the text"
+
+
 @given(PLAIN, PLAIN, st.integers(8, 60))
 def test_finished_parts_do_not_change_while_a_text_grows(one: str, two: str, limit: int) -> None:
     before, after = split_text(one, limit), split_text(one + two, limit)
