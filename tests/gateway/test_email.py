@@ -228,6 +228,18 @@ async def test_a_refused_password_and_plain_text_elsewhere_are_fatal(tmp_path: P
         assert await until_fatal(g, "email") == "unconfigured"
 
 
+async def test_a_mailbox_that_hears_nobody_says_so(tmp_path: Path) -> None:
+    gap = "no sender counts before authserv_id is set"
+    async with mailbox(tmp_path, authserv_id="") as (g, _):
+        assert gap in g.stderr
+        checked = await run_hermes(["doctor", "--json"], g.home)
+        found = {check["name"]: check for check in checked.json}["messenger email"]
+        assert found["state"] == "failed" and gap in found["text"]
+        setup = await run_hermes(["gateway", "setup", "email"], g.home, stdin=f"{PASSWORD}\n")
+        assert setup.rc == 0 and gap in setup.stdout
+        (g.home.path / ".env").unlink()
+
+
 async def test_setup_tries_both_servers(tmp_path: Path) -> None:
     async with mailbox(tmp_path, start=False) as (g, _):
         del g.home.env["EMAIL_PASSWORD"]

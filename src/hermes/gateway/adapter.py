@@ -173,7 +173,7 @@ class ConnectionFailure(Exception):
 
 
 class PendingStep(ConfigError):
-    """The token works, and something else that the service wants keeps the platform off."""
+    """The token works, and something else is missing before anybody is answered."""
 
 
 class Receiver(Protocol):

@@ -273,6 +273,8 @@ def _open_specs(
 def _warn_about_access(platforms: tuple[OpenPlatform, ...]) -> None:
     for found in platforms:
         settings = found.settings
+        if gap := settings.find_gap():
+            print_stderr(f"{found.name}: {gap}")
         if settings.allow_all_users or settings.allowed_users or settings.group_members:
             continue
         if found.platform.capabilities.authenticates:

@@ -25,6 +25,7 @@ from hermes.gateway.adapter import (
     ConnectionFailure,
     Inbound,
     Part,
+    PendingStep,
     PlatformSpec,
     Receiver,
     SendFailure,
@@ -102,8 +103,8 @@ class EmailPlatform:
 
     async def run(self, receiver: Receiver) -> None:
         check_encryption(self._account)
-        if not (self._settings.authserv_id or self._settings.trust_from):
-            log.warning("email: no sender counts before authserv_id is set; see docs/gateway.md")
+        if gap := self._settings.find_gap():
+            log.warning("email: %s", gap)
         if self._folder is None:
             self._load_state(receiver.open_folder())
         box = Mailbox(self._account)
@@ -373,7 +374,8 @@ def _open_platform(settings: EmailSettings, secrets: Secrets) -> EmailPlatform:
 
 
 async def check_account(settings: EmailSettings, secrets: Secrets) -> str:
-    """The address; ConfigError when one of the servers does not accept the login."""
+    """The address; ConfigError when one of the servers does not accept the login, PendingStep when
+    the settings let nobody be heard."""
     account = read_account(settings, secrets)
     box = Mailbox(account)
     try:
@@ -384,6 +386,8 @@ async def check_account(settings: EmailSettings, secrets: Secrets) -> str:
     finally:
         box.close()
     await check_smtp(account)
+    if gap := settings.find_gap():
+        raise PendingStep(f"{account.address}. But {gap}")
     return account.address
 
 

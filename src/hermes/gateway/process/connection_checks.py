@@ -41,7 +41,7 @@ async def _check_platform(setup: Setup, name: str) -> Check | None:
         async with asyncio.timeout(_CALL_SECONDS):
             who = await spec.check(settings, setup.secrets)
     except PendingStep as step:
-        return Check(label, "failed", f"the token works, but it stays off: {step}")
+        return Check(label, "failed", f"the token works, but more is needed: {step}")
     except ConfigError as error:
         return Check(label, "failed", str(error).replace(" Nothing was saved.", ""))
     except ImportError as error:
