@@ -38,7 +38,7 @@ from hermes.gateway.content.reply import Content, Reply
 from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text, transcribe_note
 from hermes.gateway.hub import CarriedResult, Hub, Item, decode_settings
 from hermes.gateway.open_questions import describe_answer
-from hermes.gateway.people.access import is_per_user, name_sender
+from hermes.gateway.people.access import attribute_text, is_per_user, name_sender
 from hermes.gateway.people.loop_breaker import LONG_AGO, LastAnswer
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
@@ -478,8 +478,8 @@ def write_text(settings: GatewaySection, item: Item) -> str:
         settings.thread_sessions_per_user,
     )
     person = name_sender(message.user_name) or message.user
-    name = texts.SENDER.format(name=person) if is_shared else ""
-    return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
+    text = attribute_text(person, message.text) if is_shared else message.text
+    return "\n".join(filter(None, (quoted, text.rstrip())))
 
 
 def describe_use(message: Message) -> str:
