@@ -55,6 +55,18 @@ async def test_a_group_needs_a_place_on_the_list_and_a_mention(tmp_path: Path) -
         assert "yes?" in g.prompts[1], "what it answers comes along"
 
 
+async def test_any_name_of_a_person_who_is_mentioned_is_read(tmp_path: Path) -> None:
+    def describe(id: str, name: str) -> dict[str, Any]:
+        return {"id": id, "username": "p", "global_name": name, "discriminator": "0"}
+
+    people = [describe("41", r"¯\_(ツ)_/¯"), describe("42", r"\g<0>"), describe("43", "<@41>")]
+    mentions = [{**person, "avatar": None} for person in people]
+    async with messenger(discord(), tmp_path, then=say("yes")) as g:
+        await g.chat.say("<@41> and <@!42>, <@43>: <@44>", mentions=mentions)
+        await g.chat.until_shown("yes")
+        assert g.prompts == [r"@¯\_(ツ)_/¯ and @\g<0>, @<@41>: <@44>"]
+
+
 async def test_a_long_answer_keeps_the_pace_and_is_split(tmp_path: Path) -> None:
     pieces = [f"{'word ' * 9}{i} " for i in range(60)]
     whole = "".join(pieces).strip()

@@ -180,6 +180,21 @@ async def test_setup_tries_the_token(tmp_path: Path) -> None:
         assert TOKEN in (g.home.path / ".env").read_text()
 
 
+async def test_a_missing_intent_is_said_before_the_start(tmp_path: Path) -> None:
+    async with messenger(discord(), tmp_path, process=True, start=False) as g:
+        g.chat.application_flags = 0
+        checked = await run_hermes(["doctor", "--json"], g.home)
+        found = {check["name"]: check for check in checked.json}["messenger discord"]
+        assert found["state"] == "failed" and "Message Content Intent" in found["text"]
+        assert found["text"].startswith("the token works") and checked.rc == 1
+        setup = await run_hermes(["gateway", "setup", "discord"], g.home, stdin=TOKEN)
+        assert setup.rc == 0 and "Message Content Intent" in setup.stdout
+        g.chat.application_flags = 1 << 19
+        checked = await run_hermes(["doctor", "--json"], g.home)
+        found = {check["name"]: check for check in checked.json}["messenger discord"]
+        assert (found["state"], found["text"]) == ("ok", "the token works: @kit_bot")
+
+
 async def test_plain_http_to_another_machine_is_refused(tmp_path: Path) -> None:
     platform = {"base_url": "http://discord.example/api/v10"}
     async with messenger(discord(), tmp_path, platform=platform) as g:

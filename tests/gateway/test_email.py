@@ -150,6 +150,20 @@ async def test_the_first_start_begins_now_and_nothing_missed_is_lost(tmp_path: P
         assert list_prompts(g) == ["now", "while it was down", "and on"]
 
 
+async def test_a_mail_that_cannot_be_read_holds_no_other_up(tmp_path: Path) -> None:
+    async with mailbox(tmp_path, say("what does it say?"), say("hello"), trust_from=True) as (
+        g,
+        server,
+    ):
+        broken = compose("caf\u00e9", Subject="").replace(b'charset="utf-8"', b'charset="idna"')
+        assert b"idna" in broken
+        await server.deliver(broken)
+        await server.until_sent("what does it say?")
+        await server.deliver(compose("next", Subject=""))
+        await server.until_sent("hello")
+        assert "could not be read" in list_prompts(g)[0]
+
+
 async def test_ten_replies_an_hour_and_the_rest_waits(tmp_path: Path) -> None:
     async with mailbox(tmp_path, then=say("yes"), trust_from=True, allow_all_users=True) as (
         g,
@@ -212,6 +226,18 @@ async def test_a_refused_password_and_plain_text_elsewhere_are_fatal(tmp_path: P
         assert await until_fatal(g, "email") == "unauthorized"
     async with mailbox(tmp_path / "b", imap_host="mail.example.org") as (g, _):
         assert await until_fatal(g, "email") == "unconfigured"
+
+
+async def test_a_mailbox_that_hears_nobody_says_so(tmp_path: Path) -> None:
+    gap = "no sender counts before authserv_id is set"
+    async with mailbox(tmp_path, authserv_id="") as (g, _):
+        assert gap in g.stderr
+        checked = await run_hermes(["doctor", "--json"], g.home)
+        found = {check["name"]: check for check in checked.json}["messenger email"]
+        assert found["state"] == "failed" and gap in found["text"]
+        setup = await run_hermes(["gateway", "setup", "email"], g.home, stdin=f"{PASSWORD}\n")
+        assert setup.rc == 0 and gap in setup.stdout
+        (g.home.path / ".env").unlink()
 
 
 async def test_setup_tries_both_servers(tmp_path: Path) -> None:

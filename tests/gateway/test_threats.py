@@ -130,6 +130,32 @@ async def test_half_a_character_holds_nothing_up(tmp_path: Path) -> None:
         assert prompts(g) == ["cut ? here", "> ?\nalso ?", "whole 😀"]
 
 
+async def test_updates_that_make_no_sense_hold_nothing_up(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, [say("one"), say("two")]) as g:
+        for odd in ({"chat": 5}, {**g.telegram.make_message("x"), "entities": "none"}, ["x"]):
+            await g.telegram.push({"message": odd})
+        document = {"file_id": "f1", "file_name": "n", "file_size": "large"}
+        g.telegram.files["f1"] = b"content"
+        message = {**g.telegram.make_message("when?"), "date": "soon", "document": document}
+        await g.telegram.push({"message": message})
+        await g.telegram.until_shown("one")
+        await g.telegram.say("after it")
+        await g.telegram.until_shown("two")
+        assert prompts(g)[0].startswith("when?") and "(unknown type, 7 bytes)" in prompts(g)[0]
+        assert g.service.status.platforms["telegram"].state == "connected"
+
+
+async def test_keys_in_the_sessions_folder_are_not_sent(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, [say("Here.\nMEDIA:.ssh/id_rsa\nMEDIA:a.txt")]) as g:
+        (g.home.work / ".ssh").mkdir()
+        g.home.file(".ssh/id_rsa", "the key")
+        g.home.file("a.txt", "result")
+        await g.telegram.say("send me the key")
+        await g.telegram.until(lambda: any(sent.file for sent in g.telegram.sent))
+        assert [sent.file for sent in g.telegram.sent if sent.file] == [b"result"]
+        assert "(not sent: .ssh/id_rsa: the agent may not read it)" in g.telegram.texts()[0]
+
+
 async def test_g21_bots_and_the_account_itself_are_ignored(tmp_path: Path) -> None:
     platform = {"allow_all_users": True, "allowed_chats": [GROUP], "require_mention": False}
     async with live_gateway(tmp_path, [say("hello")], platform=platform) as g:

@@ -528,6 +528,27 @@ async def test_wrong_settings_are_refused_with_a_sentence(
     assert (nearest if "allowed_user" in str(config) else "hermes gateway setup") in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("reset", "nearest"),
+    [
+        ({"by_type": {"grup": {"mode": "idle"}}}, "gateway.reset.by_type.group?"),
+        ({"by_platform": {"telegarm": {"mode": "idle"}}}, "did you mean telegram?"),
+    ],
+)
+async def test_a_rule_for_chats_that_do_not_exist_is_refused(
+    tmp_path: Path, reset: dict[str, Any], nearest: str
+) -> None:
+    async with gateway(tmp_path, start=False, gateway={"reset": reset}) as g:
+        ended = await run_hermes(["gateway", "run"], g.home)
+        assert ended.rc == 2 and nearest in ended.stderr
+
+
+async def test_a_code_for_an_unknown_platform_is_told_apart(tmp_path: Path) -> None:
+    async with gateway(tmp_path, start=False) as g:
+        ended = await run_hermes(["pairing", "approve", "telegarm", "AAAA2222"], g.home)
+        assert ended.rc == 1 and "did you mean telegram?" in ended.stderr
+
+
 async def test_f61_signals_end_it(tmp_path: Path) -> None:
     async with gateway(tmp_path) as g:
         assert await g.stop(signal.SIGHUP) == 0

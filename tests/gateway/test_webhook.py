@@ -81,6 +81,14 @@ def test_a_prompt_is_filled_from_the_payload(template: str, filled: str) -> None
     assert fill_prompt(template, payload, "RAW") == filled
 
 
+@pytest.mark.parametrize("template", ["{text}", "{__raw__}"])
+def test_g13_a_long_value_says_that_it_is_cut(template: str) -> None:
+    text = "x" * 20_001
+    filled = fill_prompt(template, {"text": text}, text)
+    assert filled == f"{text[:-1]}\n[cut: the first 20,000 of 20,001 characters]"
+    assert fill_prompt(template, {"text": text[:-1]}, text[:-1]) == text[:-1]
+
+
 async def post(port: int, route: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
     url = f"http://127.0.0.1:{port}/webhooks/{route}"
     async with aiohttp.ClientSession() as http, http.post(url, data=body, headers=headers) as r:

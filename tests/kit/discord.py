@@ -71,6 +71,8 @@ class Discord(FakeMessenger):
         self.commands: list[dict[str, Any]] = []
         self.answers: list[dict[str, Any]] = []
         """How interactions were answered."""
+        self.application_flags = 1 << 19
+        """The intents that are switched on: that for the content of messages."""
         self.close_code = 0
         """The gateway closes with it after an identify."""
         self.acknowledges = True
@@ -368,7 +370,7 @@ class Discord(FakeMessenger):
                     self._describe_channel(self.find_dm(str(params["recipient_id"])))
                 )
             case "GET oauth2/applications/@me":
-                return answer_json(_APPLICATION)
+                return answer_json({**_APPLICATION, "flags": self.application_flags})
             case "GET gateway/bot":
                 address = f"{self.url.removesuffix('/api/v10').replace('http', 'ws', 1)}/gateway"
                 limit = {"total": 1000, "remaining": 999, "reset_after": 0, "max_concurrency": 1}
@@ -467,7 +469,6 @@ _APPLICATION = {
     "bot_public": True,
     "bot_require_code_grant": False,
     "verify_key": "00",
-    "flags": 1 << 19,
     "owner": {"id": "1", "username": "o", "discriminator": "0", "avatar": None},
 }
 

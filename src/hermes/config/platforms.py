@@ -57,6 +57,10 @@ class PlatformSettings(Section, frozen=True):
     def pairs_people(self) -> bool:
         return not self.allowed_users if self.pairing is None else self.pairing
 
+    def find_gap(self) -> str:
+        """What is still missing so that anybody is heard; empty: nothing."""
+        return ""
+
 
 S = TypeVar("S", bound=PlatformSettings)
 

@@ -312,7 +312,7 @@ class ResetSection(Section, frozen=True):
     """Whether the chat is told."""
     notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
     """Platforms on which it is not told."""
-    by_type: dict[str, ResetRule] = {}
+    by_type: dict[Literal["dm", "group", "channel"], ResetRule] = {}
     """For dm, group or channel."""
     by_platform: dict[str, ResetRule] = {}
     """Takes precedence over `by_type`."""

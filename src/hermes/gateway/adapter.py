@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from hermes.config.platforms import PlatformSettings
 from hermes.config.secrets import Secrets
+from hermes.core.errors import ConfigError
 from hermes.gateway.content.render import count_units
 from hermes.tools._services import ServerAccess
 
@@ -171,6 +172,10 @@ class ConnectionFailure(Exception):
         self.wait = wait
 
 
+class PendingStep(ConfigError):
+    """The token works, and something else is missing before anybody is answered."""
+
+
 class Receiver(Protocol):
     """The gateway as a platform sees it. A message is stored when the call returns."""
 
@@ -212,7 +217,7 @@ class Platform(Protocol):
 
     async def delete_part(self, target: Target, id: str) -> None: ...
 
-    async def send_file(self, target: Target, path: str, name: str) -> str: ...
+    async def send_file(self, target: Target, content: bytes, name: str) -> str: ...
 
     async def show_typing(self, target: Target) -> None: ...
 
@@ -236,7 +241,7 @@ class PlainPlatform:
     async def delete_part(self, target: Target, id: str) -> None:
         return None
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         raise SendFailure("rejected", "files cannot be sent here")
 
     async def show_typing(self, target: Target) -> None:
@@ -272,7 +277,8 @@ class PlatformSpec(Struct, frozen=True):
     open: Callable[[Any, Secrets], Platform]
     """Takes the settings and the secrets; ConfigError when they do not suffice."""
     check: Callable[[Any, Secrets], Awaitable[str]] | None = None
-    """Tries the token with one real call and says who it belongs to."""
+    """Tries the token with one real call and says who it belongs to; ConfigError when it does not
+    work, PendingStep when more has to be done."""
     more_variables: tuple[str, ...] = ()
     """Further variables that `setup` asks for, in this order; they may stay empty."""
     alternative: str = ""

@@ -33,7 +33,7 @@ class ChatMoves:
                 keys[prefix] = ":".join((*parts[:4], new, *parts[5:]))
         await self._hub.mailbox.move_chat(platform, old, new, keys)
         await self._objects.put(_MOVES, f"{platform} {new}", old.encode())
-        self._hub.outbox.rename_chat(platform, old, new)
+        self._hub.outbox.lanes.rename_chat(platform, old, new)
         self._conversations.rename_keys(keys)
         await self._schedule.follow_keys(keys)
         self._permit_moved(platform, old, new)

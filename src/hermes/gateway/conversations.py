@@ -36,9 +36,9 @@ from hermes.gateway.content.media import read_image
 from hermes.gateway.content.render import count_units
 from hermes.gateway.content.reply import Content, Reply
 from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text, transcribe_note
-from hermes.gateway.hub import CarriedResult, Hub, Item, OpenPlatform, decode_settings
+from hermes.gateway.hub import CarriedResult, Hub, Item, decode_settings
 from hermes.gateway.open_questions import describe_answer
-from hermes.gateway.people.access import is_per_user, name_sender
+from hermes.gateway.people.access import attribute_text, is_per_user, name_sender
 from hermes.gateway.people.loop_breaker import LONG_AGO, LastAnswer
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
@@ -289,7 +289,7 @@ class ConversationActor:
         session.transcript.on_record = reply.compose_change
         events = session.subscribe_events()
         spawn = self._hub.runtime.spawn_task
-        spawn(keep_typing(self._hub.platforms[item.platform], item, reply), "typing indicator")
+        spawn(keep_typing(self._hub, item, reply), "typing indicator")
         if streams_drafts(self._hub, item):
             reply.start_drafts(spawn)
         answer = session.continue_turn(self._hub.cut) if prompt is None else session.submit(prompt)
@@ -345,7 +345,8 @@ class ConversationActor:
             address = self._hub.parse_address(item.message.deliver)
         style = ReplyStyle(
             session.agent.redactor.redact,
-            (session.host.workspace.cwd, self._hub.media.folder),
+            session.host.workspace,
+            self._hub.media.folder,
             shows_tools=self._hub.settings.tool_progress and streams_drafts(self._hub, item),
             is_steered=partial(has_untrusted_words, weakref.ref(session.transcript)),
             footer=describe_use if decode_settings(row).footer else None,
@@ -477,8 +478,8 @@ def write_text(settings: GatewaySection, item: Item) -> str:
         settings.thread_sessions_per_user,
     )
     person = name_sender(message.user_name) or message.user
-    name = texts.SENDER.format(name=person) if is_shared else ""
-    return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
+    text = attribute_text(person, message.text) if is_shared else message.text
+    return "\n".join(filter(None, (quoted, text.rstrip())))
 
 
 def describe_use(message: Message) -> str:
@@ -504,15 +505,19 @@ async def speak_answer(hub: Hub, session: Session, item: Item, text: str) -> Non
     await hub.outbox.post(address.platform, address.chat, content)
 
 
-async def keep_typing(found: OpenPlatform, item: Item, reply: TurnReply) -> None:
-    """Show the typing indicator until the turn has ended. A call is never cut off: its connection
-    would be lost with it."""
+async def keep_typing(hub: Hub, item: Item, reply: TurnReply) -> None:
+    """Show the typing indicator until the turn has ended, but not while the chat must be left
+    alone. A call is never cut off: its connection would be lost with it."""
+    found, chat = hub.platforms[item.platform], item.message.chat
     seconds = found.platform.capabilities.typing_seconds
-    target = Target(item.message.chat, item.message.thread)
     while seconds and found.settings.typing and not reply.has_ended:
-        with suppress(SendFailure):
-            await found.platform.show_typing(target)
-        await reply.wait_for_end(seconds)
+        wait = seconds
+        if not hub.outbox.lanes.must_wait(item.platform, chat):
+            try:
+                await found.platform.show_typing(Target(chat, item.message.thread))
+            except SendFailure as failure:
+                wait = max(seconds, failure.wait)
+        await reply.wait_for_end(wait)
 
 
 def streams_drafts(hub: Hub, item: Item) -> bool:

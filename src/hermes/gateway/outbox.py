@@ -13,8 +13,10 @@ from msgspec import structs
 
 from hermes.core.errors import StoreError
 from hermes.core.store import MailboxChange, RunDelivery
+from hermes.gateway import texts
 from hermes.gateway.adapter import Button, Capabilities, Part, Platform, SendFailure, Target
 from hermes.gateway.content.markup import BARE_LINKS
+from hermes.gateway.content.media import clean_name, read_sent_file
 from hermes.gateway.content.reply import Content, Reply, make_entry
 from hermes.store.tables.mailbox import SqlMailbox
 
@@ -24,6 +26,8 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
 _MAX_DOUBLINGS = 10
 GIVE_UP_SECONDS = 86400.0
+_LONG_TEXT = 2000
+"""Rendered in a thread from this length on."""
 MAX_REPEATS = 3
 """How often a part is sent whose arrival nobody can tell."""
 
@@ -89,6 +93,51 @@ class _Lane:
         self.worker: asyncio.Task[None] | None = None
 
 
+class Lanes:
+    """The ways to chats. One is open while something is on its way."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], _Lane] = {}
+        self._held: dict[tuple[str, str], float] = {}
+        """Until when chats whose lane is not open must be left alone."""
+
+    def hold_chat(self, platform: str, chat: str, until: float) -> None:
+        """Write nothing there before that time; known from an earlier process."""
+        self._held[platform, chat] = until
+
+    def must_wait(self, platform: str, chat: str) -> bool:
+        """Whether the platform has asked to write nothing more to this chat for now."""
+        lane = self.find_lane(platform, chat)
+        until = lane.until if lane is not None else self._held.get((platform, chat), 0.0)
+        return until > time.time()
+
+    def find_lane(self, platform: str, chat: str) -> _Lane | None:
+        return self._open.get((platform, chat))
+
+    def open_lane(self, platform: str, chat: str) -> _Lane:
+        key = (platform, chat)
+        if key not in self._open:
+            lane = self._open[key] = _Lane()
+            lane.until = self._held.pop(key, 0.0)
+        return self._open[key]
+
+    def close_lane(self, lane: _Lane) -> None:
+        for key, other in list(self._open.items()):
+            if other is lane and not lane.lock.locked():
+                del self._open[key]
+
+    def list_workers(self) -> "list[asyncio.Task[None]]":
+        return [lane.worker for lane in self._open.values() if lane.worker is not None]
+
+    def rename_chat(self, platform: str, old: str, new: str) -> None:
+        """Send what waits for a chat to its new id."""
+        lane = self._open.pop((platform, old), None)
+        if lane is not None:
+            self._open[platform, new] = lane
+            for reply in lane.replies:
+                reply.chat = new
+
+
 class Outbox:
     """Replies to a chat are delivered in the order in which they were posted; a reply that is still
     a draft is shown as it grows and keeps no other back."""
@@ -104,8 +153,7 @@ class Outbox:
         self._platforms = platforms
         self._events = events
         self._spawn = spawn
-        self._lanes: dict[tuple[str, str], _Lane] = {}
-        self._blocked: dict[tuple[str, str], float] = {}
+        self.lanes = Lanes()
         self._dead: set[tuple[str, str]] = set()
         self._last_number = 0
         self.results = OpenResults()
@@ -119,7 +167,7 @@ class Outbox:
             if dead:
                 self._dead.add((platform, chat))
             elif until > now:
-                self._blocked[platform, chat] = until
+                self.lanes.hold_chat(platform, chat, until)
         drafts: dict[int, Reply] = {}
         for entry in await self._mailbox.list_open_replies():
             reply = Reply(entry)
@@ -161,7 +209,7 @@ class Outbox:
     def schedule(self, reply: Reply) -> None:
         """Deliver a reply that is stored."""
         self.results.add_reply(reply)
-        lane = self._open_lane(reply.platform, reply.chat)
+        lane = self.lanes.open_lane(reply.platform, reply.chat)
         lane.replies.append(reply)
         lane.wake.set()
         if lane.worker is None or lane.worker.done():
@@ -169,7 +217,7 @@ class Outbox:
 
     async def revive_chat(self, platform: str, chat: str) -> None:
         """A chat that writes again can be written to."""
-        if (lane := self._lanes.get((platform, chat))) is not None:
+        if (lane := self.lanes.find_lane(platform, chat)) is not None:
             lane.heard += 1
         if (platform, chat) in self._dead:
             self._dead.discard((platform, chat))
@@ -188,24 +236,17 @@ class Outbox:
             return
         reply.content, reply.state = content, "pending"
         await self.save(reply)
-        lane = self._open_lane(reply.platform, reply.chat)
+        lane = self.lanes.open_lane(reply.platform, reply.chat)
         if reply not in lane.replies:
             self.schedule(reply)
 
     async def wait_until_sent(self, seconds: float) -> bool:
         """Whether everything was delivered in time."""
-        lanes = [lane.worker for lane in self._lanes.values() if lane.worker is not None]
-        if not lanes:
+        workers = self.lanes.list_workers()
+        if not workers:
             return True
-        _, waiting = await asyncio.wait(lanes, timeout=seconds)
+        _, waiting = await asyncio.wait(workers, timeout=seconds)
         return not waiting
-
-    def _open_lane(self, platform: str, chat: str) -> _Lane:
-        key = (platform, chat)
-        if key not in self._lanes:
-            lane = self._lanes[key] = _Lane()
-            lane.until = self._blocked.pop(key, 0.0)
-        return self._lanes[key]
 
     async def _run_lane(self, lane: _Lane) -> None:
         while lane.replies:
@@ -222,9 +263,7 @@ class Outbox:
             if reply.is_closed:  # and was not revised meanwhile
                 lane.replies.remove(reply)
                 self.results.remove_reply(reply)
-        for key, other in list(self._lanes.items()):
-            if other is lane and not lane.lock.locked():
-                del self._lanes[key]
+        self.lanes.close_lane(lane)
 
     async def _try_delivery(self, reply: Reply, lane: _Lane) -> None:
         """One try; the state of the reply says what became of it."""
@@ -283,8 +322,7 @@ class Outbox:
         for index, path in enumerate(files, len(parts)):
             if index >= len(reply.progress.ids):
                 await self._begin_send(reply)
-                id = await platform.send_file(_make_target(reply, index), path, _base_name(path))
-                reply.note_sent(id, path)
+                reply.note_sent(await _send_file(reply, platform, index, path), path)
                 await self.save(reply)
 
     async def _write_part(
@@ -309,7 +347,7 @@ class Outbox:
             if progress.shown[index] != shown:
                 await _wait_for_pace(reply, capabilities)
                 marked = reply.mark_part(index, text)
-                part = make_part(marked, capabilities, **options)
+                part = await render_part(marked, capabilities, **options)
                 target = _make_target(reply, index)
                 try:
                     await platform.edit_part(target, progress.ids[index], part)
@@ -318,7 +356,7 @@ class Outbox:
                 progress.shown[index] = shown
             return
         marked = reply.mark_part(index, text)
-        part = make_part(marked, capabilities, **options)
+        part = await render_part(marked, capabilities, **options)
         await self._begin_send(reply)
         try:
             id = await platform.send_part(_make_target(reply, index), part)
@@ -342,7 +380,7 @@ class Outbox:
         """Show how far a draft has come; returns the seconds until the next time. It overtakes
         nothing that waits for the same chat."""
         platform = self._platforms.get(reply.platform)
-        lane = self._open_lane(reply.platform, reply.chat)
+        lane = self.lanes.open_lane(reply.platform, reply.chat)
         is_busy = lane.replies or lane.lock.locked() or lane.until > time.time()
         is_dead = (reply.platform, reply.chat) in self._dead
         if platform is None or is_busy or is_dead or reply.progress.uncertain > 1:
@@ -432,14 +470,6 @@ class Outbox:
         if reply.content.run is not None:
             await self._events.handle_lost_result(*reply.content.run, why)
 
-    def rename_chat(self, platform: str, old: str, new: str) -> None:
-        """Send what waits for a chat to its new id."""
-        lane = self._lanes.pop((platform, old), None)
-        if lane is not None:
-            self._lanes[platform, new] = lane
-            for reply in lane.replies:
-                reply.chat = new
-
 
 def find_pace(reply: Reply, capabilities: Capabilities) -> float:
     """Seconds between two edits of this reply."""
@@ -450,6 +480,13 @@ async def _wait_for_pace(reply: Reply, capabilities: Capabilities) -> None:
     wait = reply.last_write + find_pace(reply, capabilities) - time.monotonic()
     if reply.last_write and wait > 0:
         await asyncio.sleep(wait)
+
+
+async def render_part(text: str, capabilities: Capabilities, **options: Any) -> Part:
+    """A part as it is sent. Markdown can be written so that rendering much of it takes seconds."""
+    if len(text) < _LONG_TEXT:
+        return make_part(text, capabilities, **options)
+    return await asyncio.to_thread(make_part, text, capabilities, **options)
 
 
 def make_part(
@@ -490,5 +527,14 @@ def _delay_reply(reply: Reply, why: str) -> None:
     reply.state = "pending"
 
 
-def _base_name(path: str) -> str:
-    return path.rpartition("/")[2]
+async def _send_file(reply: Reply, platform: Platform, index: int, path: str) -> str:
+    """The id of the message with the file, or of the one that says why there is none."""
+    target, name = _make_target(reply, index), path.rpartition("/")[2]
+    try:
+        content = await asyncio.to_thread(read_sent_file, path)
+        return await platform.send_file(target, content, name)
+    except SendFailure as failure:
+        if failure.kind != "rejected":
+            raise
+        note = texts.FILE_NOT_SENT.format(name=clean_name(name), why=failure)
+        return await platform.send_part(target, Part(note))

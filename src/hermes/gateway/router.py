@@ -95,16 +95,14 @@ class Router:
             if found is None:
                 return False
             message = found
+        if message.edited:
+            await self._replace_message(platform, message, role)
+            return False
         message, body = encode_message(message, role)
         key = self._build_key(platform, message)
-        mailbox = self._hub.mailbox
-        if message.edited:
-            n = await mailbox.replace_waiting(platform, message.chat, message.id, body)
-            actor = self._conversations.find_actor(key)
-            if n and actor is not None:
-                actor.replace_message(message.id, message)
-            return False
-        n = await mailbox.add_message(InboxEntry(platform, message.chat, message.id, key, body))
+        n = await self._hub.mailbox.add_message(
+            InboxEntry(platform, message.chat, message.id, key, body)
+        )
         if not n:
             return False
         await self._hub.outbox.revive_chat(platform, message.chat)
@@ -114,6 +112,25 @@ class Router:
         if not await self._break_loop(item, key):
             await self.dispatch(item, key, time.time())
         return True
+
+    async def _replace_message(self, platform: str, edited: Inbound, role: Role) -> None:
+        """An edit replaces a message of the same person that still waits: not every service makes
+        sure that nobody edits what others wrote. It stays in its place."""
+        mailbox = self._hub.mailbox
+        entry = await mailbox.find_waiting(platform, edited.chat, edited.id)
+        if entry is None:
+            return
+        old = msgspec.msgpack.decode(entry.body, type=StoredMessage).message
+        if old.user != edited.user:
+            log.warning("an edit of somebody else's message on %s was ignored", platform)
+            return
+        quote = edited.quote or old.quote
+        edited = structs.replace(edited, thread=old.thread, session=old.session, quote=quote)
+        edited, body = encode_message(edited, role)
+        n = await mailbox.replace_waiting(platform, edited.chat, edited.id, body)
+        actor = self._conversations.find_actor(entry.key)
+        if n and actor is not None:
+            actor.replace_message(edited.id, edited)
 
     async def _break_loop(self, item: Item, key: str) -> bool:
         """Whether the message is one of a program that talks with us; it is not answered then."""

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from hermes.core.events import Recorded, TextDelta, ToolDone, ToolStarted, TurnEnd, TurnEvent
 from hermes.core.message import Message
 from hermes.core.store import Conversation, MailboxChange, SessionState
+from hermes.core.tool import Workspace
 from hermes.gateway import texts
 from hermes.gateway.content.media import extract_files
 from hermes.gateway.content.render import describe_call, hold_back_secrets
@@ -39,8 +40,10 @@ class ReplyStyle(Struct, frozen=True):
     """How a turn's text is shown."""
 
     redact: Callable[[str], str]
-    folders: tuple[Path, ...]
-    """Files may be sent from here."""
+    workspace: Workspace
+    """Files may be sent from here, as far as the agent may read them."""
+    cache: Path
+    """The attachments, which may be sent too."""
     shows_tools: bool
     is_steered: Callable[[], bool] = lambda: False
     """Whether others than the user may have told the model what to write."""
@@ -132,7 +135,7 @@ class TurnReply:
         if error:
             failure = texts.FAILED_TURN.format(error=self._style.redact(error))
             whole = f"{whole.rstrip()}\n\n{failure}" if whole.strip() else failure
-        whole, files = extract_files(whole, self._style.folders)
+        whole, files = extract_files(whole, self._style.workspace, self._style.cache)
         if footer and whole.strip():
             whole = f"{whole.rstrip()}\n\n{footer}"
         draft, self._draft = self._draft, None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.core.store import MailboxChange
+from hermes.core.tool import Workspace
 from hermes.gateway.adapter import (
     Capabilities,
     Part,
@@ -138,6 +139,11 @@ async def open_delivery(folder: Path, name: str, platform: Platform) -> AsyncIte
             task.cancel()
         await asyncio.gather(*made.tasks, return_exceptions=True)
         await store.close()
+
+
+def make_workspace(folder: Path) -> Workspace:
+    """A session's folder, beside the agent's own."""
+    return Workspace(folder, folder.parent / "agent", folder.parent / "agent" / "outputs")
 
 
 def fail_once(error: Exception) -> Callable[[object], Exception | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,16 +11,26 @@ from typing import Any
 import pytest
 
 from hermes.app.live.interactions import Interactions
+from hermes.config.platforms import PlatformSettings
 from hermes.core.errors import StoreError
 from hermes.core.events import Answer, Approval, Recorded, TextDelta
 from hermes.core.message import Message, Text, ToolCall
 from hermes.core.store import Conversation, MailboxChange, RunDelivery
 from hermes.gateway import outbox, texts, turn_reply
-from hermes.gateway.adapter import SendFailure
+from hermes.gateway.adapter import Inbound, SendFailure, Target
 from hermes.gateway.content.reply import Content
+from hermes.gateway.conversations import keep_typing
+from hermes.gateway.hub import Item, OpenPlatform
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.turn_reply import ReplyAddress, ReplyStyle, TurnReply
-from tests.unit.gateway.gated_platform import CHAT, NAME, delivery, fail_once, refuse
+from tests.unit.gateway.gated_platform import (
+    CHAT,
+    NAME,
+    delivery,
+    fail_once,
+    make_workspace,
+    refuse,
+)
 
 ADDRESS = ReplyAddress(NAME, CHAT)
 
@@ -222,6 +233,54 @@ async def test_a_flood_wait_leaves_no_doubt_for_the_next_process(tmp_path: Path)
         assert await d.until_sent() == ["hello"]
 
 
+async def test_markup_that_takes_long_holds_up_nothing_else(tmp_path: Path) -> None:
+    went_on = threading.Event()
+
+    def render(text: str) -> str:
+        assert went_on.wait(20), "nothing else ran meanwhile"
+        return text
+
+    async with delivery(tmp_path, render_markup=render) as d:
+        await d.outbox.post(NAME, CHAT, Content("[" * 3000))
+        asyncio.get_running_loop().call_later(0.01, went_on.set)
+        assert await d.until_sent() == ["[" * 3000]
+
+
+class EndingReply:
+    """A turn that ends when it was waited for so often."""
+
+    def __init__(self, waits: int) -> None:
+        self.waits = waits
+
+    @property
+    def has_ended(self) -> bool:
+        return self.waits == 0
+
+    async def wait_for_end(self, seconds: float) -> None:
+        self.waits -= 1
+
+
+async def test_f81_a_chat_that_must_be_left_alone_sees_no_typing(tmp_path: Path) -> None:
+    async with delivery(tmp_path, typing_seconds=4.0) as d:
+        shown: list[str] = []
+
+        async def show_typing(target: Target) -> None:
+            shown.append(target.chat)
+
+        d.platform.show_typing = show_typing
+        found = OpenPlatform(NAME, PlatformSettings(), d.platform)
+        hub: Any = SimpleNamespace(outbox=d.outbox, platforms={NAME: found})
+        item = Item(1, NAME, Inbound(CHAT, "dm", CHAT, "m1"), "user")
+        await keep_typing(hub, item, EndingReply(2))  # type: ignore[arg-type]
+        assert shown == [CHAT, CHAT]
+        d.platform.fail = lambda _: SendFailure("wait", "flood", wait=3600)
+        await d.outbox.post(NAME, CHAT, Content("hello"))
+        while not d.outbox.lanes.must_wait(NAME, CHAT):
+            await asyncio.sleep(0)
+        await keep_typing(hub, item, EndingReply(3))  # type: ignore[arg-type]
+        assert shown == [CHAT, CHAT] and not d.outbox.lanes.must_wait(NAME, "bob")
+
+
 async def test_a_result_that_reaches_two_chats_at_once_is_delivered(tmp_path: Path) -> None:
     ends: list[RunDelivery | None] = []
     both = asyncio.Event()
@@ -301,7 +360,7 @@ async def test_text_that_is_read_after_its_message_was_stored_is_not_shown_again
 ) -> None:
     monkeypatch.setattr(turn_reply, "FIRST_DRAFT_SECONDS", 0.0)
     async with delivery(tmp_path) as d:
-        style = ReplyStyle(str, (tmp_path,), shows_tools=True)
+        style = ReplyStyle(str, make_workspace(tmp_path), tmp_path, shows_tools=True)
         reply = TurnReply(d.outbox, ADDRESS, style, Conversation("key"), (1,))
         reply.start_drafts(d.spawn)
         reply.handle_event(TextDelta("All is"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from hermes.core.redaction.redactor import Redactor
 from hermes.gateway.content.markup import render_html
-from hermes.gateway.content.media import clean_name, extract_files
+from hermes.gateway.content.media import clean_name
 from hermes.gateway.content.render import (
     count_bytes,
     count_units,
@@ -57,6 +56,25 @@ def test_a_cut_code_block_is_closed_and_opened_again(lines: list[str], limit: in
         return squeeze(re.sub(r"```(py)?|~~~", "", value))
 
     assert squeeze_code("".join(parts)) == squeeze_code(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`" * 20_000,
+        "~" * 20_000,
+        "`" * 390 + "\n" + "a line\n" * 500,
+        "```" + "x" * 390 + "\n" + "a line\n" * 500,
+        "```" + "x" * 20_000,
+        "```py\n" + "x = 1\n" * 2000,
+        "\u200d" * 5000,
+    ],
+)
+def test_no_text_becomes_a_flood_of_messages(text: str) -> None:
+    parts = split_text(text, 400)
+    assert max(map(len, parts)) <= 400
+    assert len(parts) <= 4 * len(text) // 400
+    assert set("".join(parts)) == set(text), "nothing but the text"
 
 
 @given(PLAIN, PLAIN, st.integers(8, 60))
@@ -137,20 +155,6 @@ def test_a_tool_line_is_short_and_redacted() -> None:
 def test_g15_names_are_text_and_never_paths() -> None:
     assert clean_name("../../etc/passwd\0\n]") == "../../etc/passwd___"
     assert clean_name("") == "unnamed" and len(clean_name("x" * 300)) == 100
-
-
-def test_files_leave_the_sessions_folder_never(tmp_path: Path) -> None:
-    folder, cache = tmp_path / "work", tmp_path / "cache"
-    folder.mkdir()
-    cache.mkdir()
-    (folder / "a.txt").write_text("a")
-    (folder / "link").symlink_to("/etc/passwd")
-    (cache / "b.png").write_text("b")
-    text = f"Done.\nMEDIA:a.txt\nMEDIA: {cache}/b.png\nMEDIA:link\nMEDIA:../x"
-    shown, files = extract_files(text, (folder, cache))
-    assert files == (str(folder / "a.txt"), str(cache / "b.png"))
-    outside = "is outside this session's folder)"
-    assert shown == f"Done.\n\n(not sent: link {outside}\n(not sent: ../x {outside}"
 
 
 def telegram_message(

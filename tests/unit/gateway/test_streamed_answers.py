@@ -30,7 +30,7 @@ from hermes.gateway.turn_reply import ReplyAddress, ReplyStyle, TurnReply
 from tests.kit.discord import read_discord
 from tests.kit.slack import read_slack
 from tests.kit.telegram import read_html
-from tests.unit.gateway.gated_platform import open_delivery
+from tests.unit.gateway.gated_platform import make_workspace, open_delivery
 
 CHAT, NAME = "alice", "chat"
 SECRET = "sk-live-0123456789abcdefghij"
@@ -161,7 +161,8 @@ async def stream(
     """One turn with a tool: its text arrives in pieces, some of them after a while."""
     async with open_delivery(folder, NAME, platform) as d:
         redact = Redactor((SECRET,)).redact
-        style = ReplyStyle(redact, (folder,), shows_tools=platform.capabilities.edits)
+        shows_tools = platform.capabilities.edits
+        style = ReplyStyle(redact, make_workspace(folder), folder, shows_tools=shows_tools)
         address = ReplyAddress(NAME, CHAT, in_group=in_group)
         reply = TurnReply(d.outbox, address, style, Conversation("key"), (1,))
         if platform.capabilities.edits:

@@ -97,7 +97,7 @@ TABLE = {
 
 OWN = frozenset(
     "INTERNAL_ERROR HOME_CHAT_SET NOT_DELIVERED CARRIED NO NOT_HERE UNDECRYPTED "
-    "VOICE_UNREAD NO_SPEECH FOOTER LOOP".split()
+    "VOICE_UNREAD NO_SPEECH FOOTER LOOP FILE_NOT_SENT".split()
 )
 """Words that nobody but the gateway itself has to keep."""
 

@@ -45,9 +45,13 @@ async def test_a_replayed_message_is_stored_once(store: SqliteStore) -> None:
 async def test_an_edit_replaces_only_what_still_waits(store: SqliteStore) -> None:
     n = await store.mailbox.add_message(entry("5"))
     assert await store.mailbox.replace_waiting("tg", "1", "5", b"new") == n
+    found = await store.mailbox.find_waiting("tg", "1", "5")
+    assert found is not None and (found.n, found.body) == (n, b"new")
+    assert await store.mailbox.find_waiting("tg", "2", "5") is None
     assert (await store.mailbox.list_open_messages())[0].body == b"new"
     await store.mailbox.set_state([n], "running")
     assert not await store.mailbox.replace_waiting("tg", "1", "5", b"late")
+    assert await store.mailbox.find_waiting("tg", "1", "5") is None
 
 
 @on_both_databases

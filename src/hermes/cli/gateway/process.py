@@ -216,7 +216,7 @@ def open_platforms(setup: Setup, *, needs_one: bool = True) -> tuple[OpenPlatfor
     """Every messenger that is on. ConfigError when a key is wrong, or when none of those that are
     on has its token and one is needed."""
     if not setup.config.plugins.enabled:  # otherwise one of them may know the name
-        for name in setup.config.platforms:
+        for name in _list_named(setup):
             require_known(name)
     on = (name for name in list_names() if _is_mentioned(name, setup))
     opened, missing = _open_specs(setup, {name: load_platform(name) for name in on})
@@ -225,6 +225,12 @@ def open_platforms(setup: Setup, *, needs_one: bool = True) -> tuple[OpenPlatfor
     for sentence in missing:
         print_stderr(sentence)
     return opened
+
+
+def _list_named(setup: Setup) -> tuple[str, ...]:
+    """The platforms that the settings speak of."""
+    config = setup.config
+    return (*config.platforms, *config.gateway.reset.by_platform)
 
 
 def _is_mentioned(name: str, setup: Setup) -> bool:
@@ -239,7 +245,7 @@ def open_registered_platforms(setup: Setup, plugins: Plugins | None) -> tuple[Op
     for name in plugins.platforms:
         if name in (*list_names(), *HOSTED):
             raise ConfigError(f"A plugin offers the platform {name}, which is built in.")
-    for name in setup.config.platforms:
+    for name in _list_named(setup):
         require_known(name, plugins.platforms)
     opened, missing = _open_specs(setup, plugins.platforms)
     for sentence in missing:
@@ -267,6 +273,8 @@ def _open_specs(
 def _warn_about_access(platforms: tuple[OpenPlatform, ...]) -> None:
     for found in platforms:
         settings = found.settings
+        if gap := settings.find_gap():
+            print_stderr(f"{found.name}: {gap}")
         if settings.allow_all_users or settings.allowed_users or settings.group_members:
             continue
         if found.platform.capabilities.authenticates:

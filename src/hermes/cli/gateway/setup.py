@@ -11,7 +11,7 @@ from hermes.config.load import Setup
 from hermes.config.platforms import PlatformSettings, read_platform
 from hermes.config.secrets import is_secret_name
 from hermes.core.errors import ConfigError
-from hermes.gateway.adapter import PlatformSpec
+from hermes.gateway.adapter import PendingStep, PlatformSpec
 from hermes.gateway.platforms import DEFAULT, list_names, load_platform, require_known
 
 _MAX_INPUT = 16 * 1024
@@ -33,7 +33,10 @@ async def set_up_platform(profile: str, name: str) -> str:
     for variable, value in values.items():
         secrets = secrets.with_variable(variable, value)
     settings = read_platform(name, spec.settings, setup.config, secrets)
-    who = await spec.check(settings, secrets)
+    try:
+        who = await spec.check(settings, secrets)
+    except PendingStep as step:
+        who = str(step)
     for variable, value in values.items():
         set_variable(setup.home, variable, value)
     users = _ask_users(name) if not settings.allowed_users else ""

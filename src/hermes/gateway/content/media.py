@@ -3,14 +3,19 @@
 import os
 import re
 import secrets
+import stat
 import time
 from pathlib import Path
 from typing import BinaryIO
 
 from hermes.config import paths
+from hermes.core.errors import ToolError
 from hermes.core.message import Media
+from hermes.core.tool import Workspace
 from hermes.gateway import texts
 from hermes.gateway.adapter import Attachment, Platform, SendFailure
+from hermes.tools._files.descriptors import open_exact
+from hermes.tools._files.paths import check_listed_file
 
 _MEDIA_LINE = re.compile(r"^MEDIA:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 _IMAGES = {
@@ -21,6 +26,8 @@ _IMAGES = {
 }
 _LARGEST_IMAGE = 5_000_000
 _LONGEST_NAME = 100
+LARGEST_SENT = 100_000_000
+"""No messenger takes larger files of programs, and a file is held in memory while it is sent."""
 
 
 def media_folder(home: Path) -> Path:
@@ -56,12 +63,12 @@ class MediaCache:
         return line, path
 
     def store(self, data: bytes, suffix: str) -> Path:
-        """A new file with what is sent."""
+        """A new file with what is sent; its path leads over no link."""
         paths.make_private_folder(self.folder)
         path = self.folder / (secrets.token_hex(16) + suffix)
         with _create_private(path) as file:
             file.write(data)
-        return path
+        return path.resolve()
 
     async def _download(self, platform: Platform, attachment: Attachment, path: Path) -> int:
         if attachment.size > self._max_bytes:
@@ -106,15 +113,17 @@ def read_image(path: Path) -> Media | None:
     return None
 
 
-def extract_files(text: str, allowed: tuple[Path, ...]) -> tuple[str, tuple[str, ...]]:
-    """The text without its `MEDIA:PATH` lines, and the files to send. A path that leads outside
-    the allowed folders is named in the text instead."""
+def extract_files(text: str, workspace: Workspace, cache: Path) -> tuple[str, tuple[str, ...]]:
+    """The text without its `MEDIA:PATH` lines, and the files to send: from the workspace what file
+    tools may read, and attachments. Instead of any other the text says that it was not sent."""
     files: list[str] = []
 
     def replace_line(found: re.Match[str]) -> str:
-        real = _resolve_path(found[1], allowed)
+        real = _find_file(found[1], (workspace.cwd, cache))
         if real is None:
             return texts.NOT_SENT.format(path=found[1])
+        if not real.is_relative_to(cache.resolve()) and not _may_send(real, workspace):
+            return texts.FILE_NOT_SENT.format(name=found[1], why="the agent may not read it")
         files.append(str(real))
         return ""
 
@@ -122,11 +131,36 @@ def extract_files(text: str, allowed: tuple[Path, ...]) -> tuple[str, tuple[str,
     return (re.sub(r"\n{3,}", "\n\n", plain).strip("\n") if files else plain), tuple(files)
 
 
-def _resolve_path(name: str, allowed: tuple[Path, ...]) -> Path | None:
+def _find_file(name: str, folders: tuple[Path, ...]) -> Path | None:
+    """The real path of a file, relative to the first folder; None outside of all of them."""
     try:
-        real = (allowed[0] / Path(name)).resolve(strict=True)
-        folders = [folder.resolve() for folder in allowed]
+        real = (folders[0] / Path(name)).resolve(strict=True)
+        inside = any(real.is_relative_to(folder.resolve()) for folder in folders)
     except (OSError, ValueError, RuntimeError):
         return None
-    inside = any(real.is_relative_to(folder) for folder in folders)
     return real if inside and real.is_file() else None
+
+
+def _may_send(path: Path, workspace: Workspace) -> bool:
+    """Whether file tools may read it: a workspace can hold keys, and the agent's own home."""
+    try:
+        check_listed_file(path, workspace)
+    except (OSError, ToolError):
+        return False
+    return True
+
+
+def read_sent_file(path: str) -> bytes:
+    """The content of a file that `extract_files` has found; SendFailure. A link that a command has
+    put in its place meanwhile, or in that of a folder, is not followed."""
+    try:
+        handle = open_exact(Path(path), os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as file:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise SendFailure("rejected", "it is no longer a file")
+            if found.st_size > LARGEST_SENT:
+                raise SendFailure("rejected", f"it is larger than {LARGEST_SENT:,} bytes")
+            return file.read(LARGEST_SENT)
+    except (OSError, ValueError, ToolError):
+        raise SendFailure("rejected", "it is no longer there") from None

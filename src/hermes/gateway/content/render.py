@@ -10,6 +10,9 @@ import msgspec
 _TOKEN_TAIL = re.compile(r"[A-Za-z0-9_\-.+/=:~%$]+\Z")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
 _LONGEST_WHAT = 60
+_FENCE_SHARE = 4
+"""The first line of a code block is repeated in the next part when it takes at most this part of
+one: otherwise little else would fit, and a text would become hundreds of messages."""
 
 
 def count_units(text: str) -> int:
@@ -32,7 +35,7 @@ def split_text(text: str, limit: int, measure: Measure = count_units) -> list[st
     opened again. The first parts do not change when the text grows at its end."""
     parts: list[str] = []
     rest = text.strip("\n").rstrip()
-    while measure(rest) > limit:
+    while len(rest) > limit or measure(rest) > limit:
         head, rest = _cut_part(rest, limit, measure)
         parts.append(head)
     return [*parts, rest] if rest or not parts else parts
@@ -42,6 +45,8 @@ def _cut_part(text: str, limit: int, measure: Measure) -> tuple[str, str]:
     window = _take_units(text, limit, measure)
     cut = _find_cut(window, text)
     fence = _find_open_fence(text[:cut])
+    if fence and measure(fence[1]) > limit // _FENCE_SHARE:
+        fence = None
     if fence:
         mark, _, _ = fence
         window = _take_units(text, limit - len(mark) - 1, measure)

@@ -1,13 +1,17 @@
 """Who may talk, and as what: decided by immutable ids alone."""
 
+import re
 from typing import Literal, TypeAlias
 
 from hermes.config.platforms import PlatformSettings
+from hermes.gateway import texts
 from hermes.gateway.adapter import ChatType, Inbound
 
 Role: TypeAlias = Literal["admin", "user", "guest", "stranger", "nobody"]
 """`stranger`: writes in a direct chat and could be let in; `nobody`: is ignored."""
 
+_AUTHOR = re.compile(r"(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])(?=\[[^\[\]]{1,40}\] )")
+"""Where a line begins as a message of somebody does."""
 GUEST_COMMANDS = frozenset(
     "help commands whoami status version new reset stop steer queue retry".split()
 )
@@ -85,3 +89,9 @@ def name_sender(name: str) -> str:
     """The name of a person as the agent sees it: one line, without brackets, 40 characters."""
     plain = "".join(c if c.isprintable() and c not in "[]" else " " for c in name)
     return " ".join(plain.split())[:40].strip()
+
+
+def attribute_text(name: str, text: str) -> str:
+    """A message of a shared session with its author. What looks like the beginning of another
+    message inside it is indented, so that nobody speaks for somebody else."""
+    return texts.SENDER.format(name=name) + _AUTHOR.sub(" ", text)

@@ -21,6 +21,7 @@ from hermes.core.errors import StoreError
 from hermes.gateway import texts
 from hermes.gateway.adapter import Attachment, ButtonPress, ConnectionFailure, Inbound, Receiver
 from hermes.gateway.platforms._discord_history import MissedMessages
+from hermes.gateway.transport.payload import MALFORMED
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ LONGEST_WAIT = 2.0
 """Longer waits that Discord imposes are kept by the outbox."""
 _UNREAD = re.compile(r"```.*?```|`[^`\n]*`|^>>> .*\Z|^> .*?$", re.DOTALL | re.MULTILINE)
 """A mention inside code or a quotation does not address anybody."""
+_MENTION = re.compile(r"<@!?(\d+)>")
 _SPOKEN = frozenset({discord.MessageType.default, discord.MessageType.reply})
 _Channel: TypeAlias = Any
 """The library has a dozen classes of channels."""
@@ -235,7 +237,11 @@ class DiscordClient(discord.Client):
         channel: _Channel = message.channel
         if isinstance(channel, discord.PartialMessageable):
             channel = self.get_channel(channel.id) or await self.fetch_channel(channel.id)
-        found = read_message(message, channel, self.user.id)
+        try:
+            found = read_message(message, channel, self.user.id)
+        except MALFORMED:  # not what Discord describes
+            log.exception("a message of Discord was left out")
+            return
         if found is not None:
             await self._receiver.receive_message(
                 self.adapt(structs.replace(found, edited=is_edited))
@@ -321,8 +327,8 @@ def read_message(message: discord.Message, channel: _Channel, me: int) -> Inboun
     if message.type not in _SPOKEN:
         return None
     text, is_mentioned = _read_mentions(message.content, me)
-    for person in message.mentions:
-        text = re.sub(rf"<@!?{person.id}>", f"@{person.display_name}", text)
+    names = {str(person.id): f"@{person.display_name}" for person in message.mentions}
+    text = _MENTION.sub(lambda found: names.get(found[1], found[0]), text)
     snapshots = message.message_snapshots
     attachments = [*message.attachments, *(a for s in snapshots for a in s.attachments)]
     if snapshots:

@@ -6,6 +6,7 @@ from email.message import EmailMessage, Message
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+from typing_extensions import override
 
 from hermes.config.api_server import is_loopback
 from hermes.config.platforms import PlatformSettings
@@ -34,6 +35,12 @@ class EmailSettings(PlatformSettings, frozen=True):
     """Believe the From line of every mail."""
     poll_seconds: Annotated[float, Meta(gt=0)] = 60.0
     """How often to look, where the server cannot tell of new mail."""
+
+    @override
+    def find_gap(self) -> str:
+        if self.authserv_id or self.trust_from:
+            return ""
+        return "no sender counts before authserv_id is set; see docs/gateway.md"
 
 
 class MailAccount(Struct, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.gateway.adapter import Attachment, ChatType, Inbound, Part, Target
+from hermes.gateway.transport.payload import read_number
 
 LARGEST_CONTENT = 40_000
 """Bytes of a message; encrypted it grows by a third, and an event may have 65,536."""
@@ -90,7 +91,7 @@ def read_event(
         # Bots write notices, so that nobody answers them.
         is_bot=event["sender"] == view.me or kind == "m.notice",
         addressed=is_mentioned or answered[0] == view.me,
-        sent=float(event.get("origin_server_ts") or 0) / 1000,
+        sent=read_number(event.get("origin_server_ts")) / 1000,
         quote=answered[1],
         attachments=attachments,
         edited=bool(relation.replaces),
@@ -114,13 +115,12 @@ def _read_attachments(content: Mapping[str, Any]) -> tuple[Attachment, ...]:
         key = str((encrypted.get("key") or {}).get("k") or "")
         digest = str((encrypted.get("hashes") or {}).get("sha256") or "")
         ref = MediaRef(mxc, key, digest, str(encrypted.get("iv") or ""))
-    size = info.get("size")
     return (
         Attachment(
             msgspec.json.encode(ref).decode(),
             str(content.get("filename") or content.get("body") or ""),
             str(info.get("mimetype") or ""),
-            size if isinstance(size, int) else 0,
+            int(read_number(info.get("size"))),
             "org.matrix.msc3245.voice" in content,
         ),
     )

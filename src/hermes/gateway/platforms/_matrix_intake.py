@@ -15,6 +15,7 @@ from hermes.gateway.platforms._matrix_client import (
     call_homeserver,
 )
 from hermes.gateway.platforms._matrix_events import RoomView, read_event, read_relation
+from hermes.gateway.transport.payload import MALFORMED
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class RoomIntake:
             view = self._view_room(room, str(source["sender"]))
             answered = await self._find_answered(room_id, source)
             message = read_event(source, room_id, view, answered)
-        except (KeyError, TypeError, AttributeError, ValueError):  # not what Matrix describes
+        except MALFORMED:  # not what Matrix describes
             log.exception("an event of Matrix was left out")
             return
         if message is not None:

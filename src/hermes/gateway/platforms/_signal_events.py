@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.gateway.adapter import Attachment, Inbound
+from hermes.gateway.transport.payload import read_number
 
 _UNREAD = frozenset({"reaction", "remoteDelete", "isExpirationUpdate", "pollVote", "adminDelete"})
 _PLACEHOLDER = "\ufffc"
@@ -85,7 +86,7 @@ def _read_attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
             str(file["id"]),
             str(file.get("filename") or ""),
             str(file.get("contentType") or ""),
-            int(file.get("size") or 0),
+            int(read_number(file.get("size"))),
             bool(file.get("voiceNote")),
         )
         for file in message.get("attachments") or ()

@@ -5,6 +5,7 @@ from typing import Any
 
 from hermes.gateway import texts
 from hermes.gateway.adapter import Attachment, Button, ButtonPress, ChatType, Inbound, Part, Target
+from hermes.gateway.transport.payload import read_number
 
 _FILES = ("image", "audio", "video", "document", "sticker")
 MAX_BUTTONS = 3
@@ -54,16 +55,9 @@ def read_message(
         text=text,
         user_name=name,
         addressed=bool(own) and answered.lstrip("+") == own.lstrip("+"),
-        sent=float(message.get("timestamp") or 0),
+        sent=read_number(message.get("timestamp")),
         attachments=attachments,
     )
-
-
-def _find_name(sender: str, value: Mapping[str, Any]) -> str:
-    for contact in value.get("contacts") or ():
-        if contact.get("wa_id") == sender:
-            return str((contact.get("profile") or {}).get("name") or "")
-    return ""
 
 
 def _find_type(group: Any) -> ChatType:

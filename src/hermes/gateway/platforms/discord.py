@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ from hermes.gateway.adapter import (
     FailureKind,
     Inbound,
     Part,
+    PendingStep,
     PlatformSpec,
     Receiver,
     SendFailure,
@@ -163,17 +164,12 @@ class DiscordPlatform:
             if failure.kind not in ("rejected", "edit_lost"):
                 raise
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         self._require_client()
         import discord
 
-        try:
-            file = await asyncio.to_thread(discord.File, Path(path), filename=name)
-        except OSError as error:
-            raise SendFailure("rejected", f"{name}: {error.strerror}") from None
-
         async def send(channel: discord.PartialMessageable) -> discord.Message:
-            return await channel.send(file=file)
+            return await channel.send(file=discord.File(io.BytesIO(content), filename=name))
 
         return str((await self._send(target, send)).id)
 
@@ -350,7 +346,8 @@ def _open_platform(settings: DiscordSettings, secrets: Secrets) -> DiscordPlatfo
 
 
 async def check_token(settings: DiscordSettings, secrets: Secrets) -> str:
-    """The name of the bot; ConfigError when the token does not work."""
+    """The name of the bot; ConfigError when the token does not work, PendingStep when the bot may
+    not read messages."""
     token = _require_token(settings, secrets)
     base_url = (settings.base_url or _API).rstrip("/")
     try:
@@ -371,7 +368,7 @@ async def check_token(settings: DiscordSettings, secrets: Secrets) -> str:
         flags = client.application_flags
         if flags.gateway_message_content or flags.gateway_message_content_limited:
             return name
-        return f"{name}. Switch on its Message Content Intent in the developer portal"
+        raise PendingStep(f"{name}. Switch on its Message Content Intent in the developer portal")
     finally:
         await client.close()
 

@@ -25,6 +25,7 @@ from hermes.gateway.adapter import (
     ConnectionFailure,
     Inbound,
     Part,
+    PendingStep,
     PlatformSpec,
     Receiver,
     SendFailure,
@@ -62,6 +63,9 @@ MOST_REPLIES = 10
 REPLY_SECONDS = 3600.0
 LARGEST_MAIL = 50_000_000
 _SUBJECT = "Hermes"
+_UNREADABLE = (ValueError, LookupError, TypeError, AssertionError)
+"""What reading a mail raises whose parts are not what they say; UnicodeError is a ValueError."""
+_UNREAD = "(The mail could not be read: its text is not in the encoding it names.)"
 
 
 class EmailState(Struct):
@@ -99,8 +103,8 @@ class EmailPlatform:
 
     async def run(self, receiver: Receiver) -> None:
         check_encryption(self._account)
-        if not (self._settings.authserv_id or self._settings.trust_from):
-            log.warning("email: no sender counts before authserv_id is set; see docs/gateway.md")
+        if gap := self._settings.find_gap():
+            log.warning("email: %s", gap)
         if self._folder is None:
             self._load_state(receiver.open_folder())
         box = Mailbox(self._account)
@@ -208,21 +212,12 @@ class EmailPlatform:
     ) -> Inbound:
         id, references = read_message_id(headers), list_references(headers)
         thread = find_thread(id, references)
-        subject = " ".join(str(mail.subject if mail is not None else "").split())
+        subject, text, attachments = read_content(mail, number, is_first=not references)
         known = self._read_thread(thread)
         self._save_thread(
             thread,
             MailThread(known.subject or subject, (*(references or known.references), id)),
         )
-        text = "(The mail is too large and was not fetched.)"
-        attachments: tuple[Attachment, ...] = ()
-        if mail is not None:
-            plain = mail.text.strip() or read_html_text(mail.html)
-            text = join_text(subject, strip_quote(plain), is_first=not references)
-            attachments = tuple(
-                Attachment(f"{number}:{index}", part.filename, part.content_type, len(part.payload))
-                for index, part in enumerate(mail.attachments)
-            )
         return Inbound(
             chat=sender[0],
             chat_type="dm",
@@ -273,17 +268,13 @@ class EmailPlatform:
     async def delete_part(self, target: Target, id: str) -> None:
         return None
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
-        try:
-            data = await asyncio.to_thread(Path(path).read_bytes)
-        except OSError as error:
-            raise SendFailure("rejected", f"{name}: {error.strerror}") from None
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         kind, _, subkind = (mimetypes.guess_type(name)[0] or "application/octet-stream").partition(
             "/"
         )
         mail = self._make_mail(target)
         mail.set_content(f"{name}\n")
-        mail.add_attachment(data, maintype=kind, subtype=subkind, filename=name)
+        mail.add_attachment(content, maintype=kind, subtype=subkind, filename=name)
         return await self._send(target, mail)
 
     def _make_mail(self, target: Target) -> EmailMessage:
@@ -335,7 +326,10 @@ class EmailPlatform:
             mail = box.read_mail(number)
             if mail is None or index >= len(mail.attachments):
                 raise SendFailure("rejected", "the mail is no longer there")
-            return bytes(mail.attachments[index].payload)
+            try:
+                return bytes(mail.attachments[index].payload)
+            except _UNREADABLE:
+                raise SendFailure("rejected", "it could not be read") from None
         except MailboxFailure as failure:
             raise SendFailure("certain", str(failure)) from None
         finally:
@@ -346,6 +340,24 @@ class EmailPlatform:
 
     async def close(self) -> None:
         return None
+
+
+def read_content(
+    mail: Any, number: int, *, is_first: bool
+) -> tuple[str, str, tuple[Attachment, ...]]:
+    """The subject, the text and the attachments of a mail; a note where there is none to read."""
+    if mail is None:
+        return "", "(The mail is too large and was not fetched.)", ()
+    subject = " ".join(str(mail.subject).split())
+    try:
+        plain = mail.text.strip() or read_html_text(mail.html)
+        attachments = tuple(
+            Attachment(f"{number}:{index}", part.filename, part.content_type, len(part.payload))
+            for index, part in enumerate(mail.attachments)
+        )
+    except _UNREADABLE:
+        return subject, join_text(subject, _UNREAD, is_first=is_first), ()
+    return subject, join_text(subject, strip_quote(plain), is_first=is_first), attachments
 
 
 def _read_date(headers: Message) -> float:
@@ -362,7 +374,8 @@ def _open_platform(settings: EmailSettings, secrets: Secrets) -> EmailPlatform:
 
 
 async def check_account(settings: EmailSettings, secrets: Secrets) -> str:
-    """The address; ConfigError when one of the servers does not accept the login."""
+    """The address; ConfigError when one of the servers does not accept the login, PendingStep when
+    the settings let nobody be heard."""
     account = read_account(settings, secrets)
     box = Mailbox(account)
     try:
@@ -373,6 +386,8 @@ async def check_account(settings: EmailSettings, secrets: Secrets) -> str:
     finally:
         box.close()
     await check_smtp(account)
+    if gap := settings.find_gap():
+        raise PendingStep(f"{account.address}. But {gap}")
     return account.address
 
 

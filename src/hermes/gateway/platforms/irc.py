@@ -189,7 +189,7 @@ class IrcPlatform(PlainPlatform):
         await connection.send_lines(name, lines)
         return random_words.token_hex(8)
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         return await self.send_part(target, Part(f"(not sent: {name}: IRC carries no files)"))
 
     async def close(self) -> None:

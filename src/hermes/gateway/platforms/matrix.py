@@ -202,27 +202,23 @@ class MatrixPlatform:
     async def delete_part(self, target: Target, id: str) -> None:
         await deliver_call(target, self._require_client().room_redact(target.chat, id))
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         client = self._require_client()
         is_encrypted = self._require_room(target.chat).encrypted
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        try:
-            data = await asyncio.to_thread(Path(path).read_bytes)
-        except OSError as error:
-            raise SendFailure("rejected", f"{name}: {error.strerror}") from None
-        answer, keys = await upload_file(client, data, kind, name, encrypt=is_encrypted)
+        answer, keys = await upload_file(client, content, kind, name, encrypt=is_encrypted)
         media = kind.partition("/")[0]
-        content: dict[str, Any] = {
+        event: dict[str, Any] = {
             "msgtype": f"m.{media}" if media in ("image", "audio", "video") else "m.file",
             "body": name,
             "filename": name,
-            "info": {"mimetype": kind, "size": len(data)},
+            "info": {"mimetype": kind, "size": len(content)},
         }
         if keys:
-            content["file"] = {**keys, "url": answer.content_uri}
+            event["file"] = {**keys, "url": answer.content_uri}
         else:
-            content["url"] = answer.content_uri
-        return await self._send_content(target, content | make_relation(target))
+            event["url"] = answer.content_uri
+        return await self._send_content(target, event | make_relation(target))
 
     async def _send_content(self, target: Target, content: dict[str, Any]) -> str:
         client = self._require_client()

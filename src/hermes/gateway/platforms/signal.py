@@ -1,13 +1,11 @@
 """Signal, through the HTTP interface of a signal-cli daemon."""
 
-import asyncio
 import base64
 import io
 import logging
 import mimetypes
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -30,7 +28,7 @@ from hermes.gateway.adapter import (
 from hermes.gateway.content.signal_markup import render_signal, split_styles
 from hermes.gateway.platforms._signal_events import SignalSelf, read_event
 from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
-from hermes.gateway.transport.payload import decode_object
+from hermes.gateway.transport.payload import MALFORMED, decode_object
 from hermes.llm.http.lazy_tls import load_aiohttp
 from hermes.llm.wire.sse import SseParser
 
@@ -166,7 +164,7 @@ class SignalPlatform(PlainPlatform):
             if account is not None and not me.is_same(account, account):
                 return
             message = read_event(event, me, self._listed)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except MALFORMED:
             log.exception("an event of signal-cli was left out")
             return
         if message is not None:
@@ -185,11 +183,7 @@ class SignalPlatform(PlainPlatform):
         )
         return str(_check_results(result))
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
-        try:
-            content = await asyncio.to_thread(Path(path).read_bytes)
-        except OSError as error:
-            raise SendFailure("rejected", f"{name}: {error.strerror}") from None
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         safe = re.sub(r"[^\w.-]", "_", name)
         data = base64.b64encode(content).decode()

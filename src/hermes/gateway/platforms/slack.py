@@ -5,7 +5,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -36,7 +35,7 @@ from hermes.gateway.platforms._slack_api import (
     explain_failure,
     explain_refusal,
 )
-from hermes.gateway.transport.payload import decode_object
+from hermes.gateway.transport.payload import MALFORMED, decode_object, read_number
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
@@ -145,7 +144,7 @@ class SlackPlatform:
             text = await self._receive_payload(receiver, frame["type"], frame.get("payload") or {})
             if text and frame.get("accepts_response_payload"):
                 answer["payload"] = {"text": text}
-        except (KeyError, TypeError, AttributeError):  # not what Slack describes
+        except MALFORMED:  # not what Slack describes
             log.exception("an event of Slack was left out")
         with suppress(ConnectionError):
             await socket.send_str(msgspec.json.encode(answer).decode())
@@ -228,11 +227,7 @@ class SlackPlatform:
             if failure.kind not in ("rejected", "edit_lost"):
                 raise
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
-        try:
-            content = await asyncio.to_thread(Path(path).read_bytes)
-        except OSError as error:
-            raise SendFailure("rejected", f"{name}: {error.strerror}") from None
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         size = str(len(content))
         place = await self._call(
             "files.getUploadURLExternal", form=True, filename=name, length=size
@@ -330,7 +325,7 @@ def read_message(event: Mapping[str, Any], me: str) -> Inbound | None:
         user_name=str(message.get("user") or ""),
         is_bot="bot_id" in message or message.get("user") in (None, me, "USLACKBOT"),
         addressed=is_mentioned or message.get("parent_user_id") == me,
-        sent=float(ts),
+        sent=read_number(ts),
         attachments=attachments,
         edited=is_edited,
     )
@@ -342,7 +337,7 @@ def _read_files(files: Any) -> tuple[Attachment, ...]:
             str(file.get("url_private_download") or file.get("url_private") or ""),
             str(file.get("name") or ""),
             str(file.get("mimetype") or ""),
-            int(file.get("size") or 0),
+            int(read_number(file.get("size"))),
             file.get("subtype") == "slack_audio",
         )
         for file in files

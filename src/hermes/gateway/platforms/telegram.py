@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,7 +31,12 @@ from hermes.gateway.adapter import (
 from hermes.gateway.content.markup import render_html
 from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
 from hermes.gateway.transport.listener import open_listener
-from hermes.gateway.transport.payload import decode_object, is_same_secret
+from hermes.gateway.transport.payload import (
+    MALFORMED,
+    decode_object,
+    is_same_secret,
+    read_number,
+)
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
@@ -123,7 +127,7 @@ class BotApi:
         body = {name: value for name, value in fields.items() if value is not None}
         return await self._post(method, seconds, json=body)
 
-    async def upload(self, method: str, field: str, path: Path, **fields: Any) -> Any:
+    async def upload(self, method: str, field: str, file: tuple[str, bytes], **fields: Any) -> Any:
         aiohttp = load_aiohttp()
         form = aiohttp.FormData()
         for name, value in fields.items():
@@ -131,11 +135,8 @@ class BotApi:
                 form.add_field(
                     name, value if isinstance(value, str) else msgspec.json.encode(value)
                 )
-        try:
-            content = await asyncio.to_thread(path.read_bytes)
-        except OSError as error:
-            raise SendFailure("rejected", f"{path.name}: {error.strerror}") from None
-        form.add_field(field, content, filename=path.name)
+        name, content = file
+        form.add_field(field, content, filename=name)
         return await self._post(method, 2 * CALL_SECONDS, data=form)
 
     async def _post(self, method: str, seconds: float, **options: Any) -> Any:
@@ -281,7 +282,7 @@ class TelegramPlatform:
             found = read_message(message, self._me, edited=edited is not None)
             if found is not None:
                 await receiver.receive_message(found)
-        except (KeyError, TypeError, AttributeError):  # not what the Bot API describes
+        except MALFORMED:  # not what the Bot API describes
             log.exception("an update of Telegram was left out")
 
     async def _receive_press(self, receiver: Receiver, query: Mapping[str, Any]) -> None:
@@ -328,12 +329,12 @@ class TelegramPlatform:
             if failure.kind not in ("rejected", "edit_lost"):
                 raise
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         try:
             result = await self._api.upload(
                 "sendDocument",
                 "document",
-                Path(path),
+                (name, content),
                 chat_id=target.chat,
                 message_thread_id=target.thread or None,
             )
@@ -351,7 +352,7 @@ class TelegramPlatform:
         self, attachment: Attachment, write: Callable[[bytes], None], limit: int
     ) -> None:
         found = await self._send("getFile", file_id=attachment.ref)
-        if int(found.get("file_size") or 0) > limit:
+        if read_number(found.get("file_size")) > limit:
             raise SendFailure("rejected", f"it is larger than {limit:,} bytes")
         await self._api.download(str(found["file_path"]), write)
 
@@ -445,7 +446,7 @@ def read_message(
         user_name=_full_name(sender),
         is_bot=bool(sender.get("is_bot")),
         addressed=(is_mentioned and not is_forward) or is_answer,
-        sent=float(message.get("date") or 0),
+        sent=read_number(message.get("date")),
         quote=str(quote or answered.get("caption") or ""),
         attachments=attachments,
         album=str(message.get("media_group_id") or ""),
@@ -464,14 +465,14 @@ def _read_attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
         if name in message and name != "animation"
     ]
     if photos := message.get("photo"):
-        largest = max(photos, key=lambda photo: photo.get("file_size") or 0)
+        largest = max(photos, key=lambda photo: read_number(photo.get("file_size")))
         found.append({**largest, "mime_type": "image/jpeg", "file_name": "photo.jpg"})
     return tuple(
         Attachment(
             str(file["file_id"]),
             str(file.get("file_name") or ""),
             str(file.get("mime_type") or ""),
-            int(file.get("file_size") or 0),
+            int(read_number(file.get("file_size"))),
             bool(file.get("is_voice")),
         )
         for file in found

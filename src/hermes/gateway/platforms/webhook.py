@@ -121,7 +121,7 @@ def fill_prompt(template: str, payload: Any, raw: str) -> str:
 
     def find_field(found: re.Match[str]) -> str:
         if found[1] == _RAW:
-            return raw
+            return _shorten(raw)
         value: Any = payload
         for part in found[1].split("."):
             if isinstance(value, dict):
@@ -131,9 +131,18 @@ def fill_prompt(template: str, payload: Any, raw: str) -> str:
             else:
                 return ""
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        return "" if value is None else text[:_LONGEST_FIELD]
+        return "" if value is None else _shorten(text)
 
     return _FIELD.sub(find_field, template)
+
+
+def _shorten(text: str) -> str:
+    """What the agent reads of a long value, and that it is not all."""
+    if len(text) <= _LONGEST_FIELD:
+        return text
+    return (
+        f"{text[:_LONGEST_FIELD]}\n[cut: the first {_LONGEST_FIELD:,} of {len(text):,} characters]"
+    )
 
 
 class WebhookPlatform(PlainPlatform):
@@ -192,7 +201,7 @@ class WebhookPlatform(PlainPlatform):
         delivery = next((headers[h] for h in _DELIVERY_HEADERS if headers.get(h)), "")
         delivery = delivery[:200] or hashlib.sha256(body).hexdigest()
         raw = body.decode("utf-8", "replace")
-        text = fill_prompt(route.prompt, payload, raw[:_LONGEST_FIELD])
+        text = fill_prompt(route.prompt, payload, raw)
         assert self._receiver is not None
         is_new = await self._receiver.receive_message(
             Inbound(

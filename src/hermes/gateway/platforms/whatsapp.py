@@ -6,7 +6,6 @@ import hmac
 import logging
 import mimetypes
 from collections.abc import Callable, Coroutine, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,7 +37,12 @@ from hermes.gateway.platforms._whatsapp_messages import (
 )
 from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
 from hermes.gateway.transport.listener import open_listener
-from hermes.gateway.transport.payload import decode_object, is_same_secret
+from hermes.gateway.transport.payload import (
+    MALFORMED,
+    decode_object,
+    is_same_secret,
+    read_number,
+)
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
@@ -250,7 +254,7 @@ class WhatsappPlatform(PlainPlatform):
         assert self._receiver is not None
         try:
             found = read_message(message, value, self._listed)
-        except (KeyError, TypeError, ValueError, AttributeError):  # not what Meta describes
+        except MALFORMED:  # not what Meta describes
             log.exception("a message of WhatsApp was left out")
             return
         if isinstance(found, ButtonPress):
@@ -291,12 +295,8 @@ class WhatsappPlatform(PlainPlatform):
     async def send_part(self, target: Target, part: Part) -> str:
         return _read_id(await self._post_message(write_message(target, part)))
 
-    async def send_file(self, target: Target, path: str, name: str) -> str:
+    async def send_file(self, target: Target, content: bytes, name: str) -> str:
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        try:
-            content = await asyncio.to_thread(Path(path).read_bytes)
-        except OSError as error:
-            raise SendFailure("rejected", f"{name}: {error.strerror}") from None
         form = load_aiohttp().FormData()
         form.add_field("messaging_product", "whatsapp")
         form.add_field("type", kind)
@@ -328,7 +328,7 @@ class WhatsappPlatform(PlainPlatform):
             raise error.failure from None
         except Unanswered as error:
             raise error.failure from None
-        if int(found.get("file_size") or 0) > limit:
+        if read_number(found.get("file_size")) > limit:
             raise SendFailure("rejected", f"it is larger than {limit:,} bytes")
         await self._api.download(str(found.get("url", "")), write)
 

@@ -7,6 +7,7 @@ from hermes.app.control.doctor.check import Check
 from hermes.config.load import Setup
 from hermes.config.platforms import is_enabled, read_platform
 from hermes.core.errors import ConfigError
+from hermes.gateway.adapter import PendingStep
 
 _CALL_SECONDS = 15.0
 
@@ -39,6 +40,8 @@ async def _check_platform(setup: Setup, name: str) -> Check | None:
             return Check(label, "ok", "its settings are complete; nothing was called")
         async with asyncio.timeout(_CALL_SECONDS):
             who = await spec.check(settings, setup.secrets)
+    except PendingStep as step:
+        return Check(label, "failed", f"the token works, but more is needed: {step}")
     except ConfigError as error:
         return Check(label, "failed", str(error).replace(" Nothing was saved.", ""))
     except ImportError as error:

@@ -12,7 +12,7 @@ from hermes.gateway import texts
 from hermes.gateway.content.reply import Content, make_entry
 from hermes.gateway.outbox import FOREIGN
 from hermes.gateway.people.pairing_desk import PairingDesk
-from hermes.gateway.platforms import find_token, list_names, load_platform
+from hermes.gateway.platforms import find_token, list_names, load_platform, require_known
 from hermes.gateway.process.connection_checks import check_messengers
 from hermes.gateway.process.state_file import read_status
 from hermes.store.tables.mailbox import MessengerStore
@@ -52,6 +52,8 @@ class MessengerDesk:
         ]
 
     async def approve_code(self, platform: str, code: str) -> str:
+        if not self._setup.config.plugins.enabled:  # otherwise one of them may know the name
+            require_known(platform)
         person = await PairingDesk(self._store.pairings).approve_code(platform, code)
         mailbox = self._store.mailbox
         number = await mailbox.find_last_number() + 1

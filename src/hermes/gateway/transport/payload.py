@@ -6,6 +6,10 @@ from typing import Any
 
 import msgspec
 
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What reading a payload raises that is not what its service describes."""
+_LARGEST_NUMBER = 2.0**53
+
 
 def decode_json(body: bytes) -> Any:
     """The value of a JSON text; ValueError when it is none. Half a surrogate pair, which programs
@@ -27,6 +31,15 @@ def decode_object(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("the JSON is no object")
     return found
+
+
+def read_number(value: Any) -> float:
+    """A size or a time of a payload, also one that is written as text; 0 for what is none."""
+    try:
+        number = float(value or 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return number if 0 <= number <= _LARGEST_NUMBER else 0.0
 
 
 def is_same_secret(given: str, expected: str) -> bool:

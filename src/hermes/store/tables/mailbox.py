@@ -52,6 +52,13 @@ class SqlMailbox:
 
         return await self._write(insert_message)
 
+    async def find_waiting(self, platform: str, chat: str, id: str) -> InboxEntry | None:
+        """A message that still waits."""
+        where = "platform = ? AND chat = ? AND id = ? AND state = 'waiting'"
+        sql = f"SELECT {_INBOX_COLUMNS} FROM inbox WHERE {where}"
+        rows: Any = await self._read(lambda db: db.execute(sql, (platform, chat, id)).fetchall())
+        return InboxEntry(*rows[0]) if rows else None
+
     async def replace_waiting(self, platform: str, chat: str, id: str, body: bytes) -> int:
         """Replace the content of a message that still waits; its number, or 0."""
 
