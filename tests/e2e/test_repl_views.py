@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit import Gate, Home, Provider, call, run_hermes, say, think
-from tests.kit.screen import CTRL_T, ENTER, ESCAPE, TAB, terminal
+from tests.kit.screen import CTRL_T, DOWN, ENTER, ESCAPE, TAB, Terminal, terminal
 
 pytestmark = pytest.mark.e2e
 CTRL_O = "\x0f"
@@ -179,6 +179,46 @@ async def test_a_question_on_a_low_screen_shows_what_it_asks_about(
         assert size[1] == 5 or "\ngit stash drop; echo a long" in t.screen
         t.type(ESCAPE)
         await t.see("so be it")
+
+
+@pytest.mark.parametrize("size", [(80, 6), (40, 4), (60, 9)])
+async def test_the_list_of_sessions_fits_a_low_screen(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with Provider([], then=lambda _: say("an answer")) as p:
+        home = Home.of(tmp_path, p)
+        for text in ("apples", "pears", "plums"):
+            await run_hermes(["chat", "-q", text], home)
+        async with terminal(home, size=size, ready="❯") as t:
+            t.type("/resume" + ENTER)
+            for text in ("plums", "pears", "apples"):
+                await t.see(text)
+                await t.until(lambda w=text: is_selected(t, w), f"{text} selected")
+                t.type(DOWN * (text != "apples"))
+            t.type(ENTER)
+            t.resize(80, 24)
+            await t.see("Resumed ", "❯ apples")
+
+
+async def test_a_search_on_the_lowest_screen(tmp_path: Path) -> None:
+    gate = Gate()
+    reply = say("slowly\n", "and done\n").hold(gate, after="text", n=1)
+    provider = Provider([reply], then=lambda _: say("next one"))
+    async with provider as p, terminal(Home.of(tmp_path, p), size=(60, 4), ready="❯") as t:
+        t.type("a message" + ENTER)
+        await gate.reached()
+        t.type("then this" + TAB)
+        await t.see("queued")
+        t.type("\x12mess")  # Ctrl-R
+        await t.see("find mess", "❯ a message")
+        assert "too small" not in t.screen
+        t.type("\x03")
+        gate.open()
+        await t.see("Enter: send")
+
+
+def is_selected(t: Terminal, text: str) -> bool:
+    return any(line.startswith("❯ ") and text in line for line in t.screen.split("\n"))
 
 
 async def test_a_command_of_the_user(tmp_path: Path) -> None:

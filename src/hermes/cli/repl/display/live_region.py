@@ -30,7 +30,7 @@ def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> 
     """The lines between the scrollback and the prompt: never more than there is room for. What
     asks for an answer comes first, then what is being done, the queue and the unfinished answer."""
     if state.picker is not None:
-        return state.picker.render(columns, rows - 4, colour=colour)
+        return state.picker.render(columns, max(1, rows - _FRAME_ROWS), colour=colour)
     room = max(1, rows - _FRAME_ROWS)
     low = rows < _LOW_ROWS
     asking = _question_lines(state, columns, room, low=low, colour=colour)[-room:]

@@ -44,6 +44,7 @@ _BATCH_CHARS = 64 << 10
 _MENU_ROWS = 8
 _SPIN_SECONDS, _COUNT_SECONDS = 1 / 8, 1.0
 _VI_MODES = {InputMode.INSERT: "INSERT", InputMode.REPLACE: "REPLACE"}
+_LOWEST_ROWS = 4
 _SEARCH_KEYS = "type to search · Ctrl-R: older · Enter: use it · Ctrl-C: cancel"
 STYLE = {
     "prompt": "ansicyan bold",
@@ -79,6 +80,11 @@ def terminal_size() -> Size:
     except OSError:
         columns, rows = 80, 24
     return Size(rows=rows or 24, columns=columns or 80)
+
+
+def _has_spare_row() -> bool:
+    """For the empty line above the prompt; a search on a screen of four rows has none."""
+    return terminal_size().rows > _LOWEST_ROWS
 
 
 def link_addresses(line: str, columns: int) -> str:
@@ -340,7 +346,7 @@ class Screen:
                     Window(live, height=lambda: Dimension.exact(len(self._live_lines))),
                     Condition(lambda: bool(self._live_lines)),
                 ),
-                Window(height=1),
+                ConditionalContainer(Window(height=1), Condition(_has_spare_row)),
                 ConditionalContainer(
                     Window(
                         prompt,

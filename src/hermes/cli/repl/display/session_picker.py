@@ -10,6 +10,7 @@ from hermes.core.message import Message
 from hermes.core.store import SessionMeta
 
 _PREVIEW_LINES = 4
+_MIN_ROWS_WITH_HEAD = 3
 _SEARCH_LETTERS = 2
 """Letters typed before messages are searched too."""
 
@@ -75,15 +76,18 @@ class SessionPicker:
             self._load_preview(meta)
 
     def render(self, columns: int, rows: int, *, colour: bool) -> list[str]:
-        room = max(3, min(10, rows - _PREVIEW_LINES - 3))
+        """At most so many rows: what is previewed gives way first, then the head."""
+        has_preview, has_head = rows >= _PREVIEW_LINES + 6, rows >= _MIN_ROWS_WITH_HEAD
+        room = max(1, min(10, rows - has_head - (_PREVIEW_LINES + 2) * has_preview))
         first = max(0, min(self._index - room // 2, len(self._found) - room))
-        lines: list[Line] = [[(Style.BOLD, f"Sessions ({len(self._found)} of {len(self._all)})")]]
+        head: Line = [(Style.BOLD, f"Sessions ({len(self._found)} of {len(self._all)})")]
+        lines = [head] if has_head else []
         for number, meta in enumerate(self._found[first : first + room], first):
             lines.append(self._format_row(meta, columns, selected=number == self._index))
         if not self._found:
             lines.append([(Style.DIM, "  no match")])
         selected = self.selected_session
-        if selected is not None:
+        if selected is not None and has_preview:
             lines.append([(Style.DIM, "─" * min(40, columns - 1))])
             for message in self.previews.get(selected.id, [])[-_PREVIEW_LINES:]:
                 who = {"user": "❯ ", "assistant": "  "}.get(message.role, "· ")
