@@ -344,7 +344,7 @@ class ConversationActor:
         if item.message.deliver:
             address = self._hub.parse_address(item.message.deliver)
         style = ReplyStyle(
-            session.agent.redactor.redact,
+            session.agent.redactor,
             session.host.workspace,
             self._hub.media.folder,
             shows_tools=self._hub.settings.tool_progress and streams_drafts(self._hub, item),

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from hermes.core.events import Recorded, TextDelta, ToolDone, ToolStarted, TurnEnd, TurnEvent
 from hermes.core.message import Message
+from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import Conversation, MailboxChange, SessionState
 from hermes.core.tool import Workspace
 from hermes.gateway import texts
@@ -39,7 +40,7 @@ class ReplyAddress(Struct, frozen=True):
 class ReplyStyle(Struct, frozen=True):
     """How a turn's text is shown."""
 
-    redact: Callable[[str], str]
+    redactor: Redactor
     workspace: Workspace
     """Files may be sent from here, as far as the agent may read them."""
     cache: Path
@@ -131,9 +132,9 @@ class TurnReply:
         return MailboxChange(done=done, replies=entries, finished=self.conversation.key)
 
     def _finish_reply(self, text: str, error: str, footer: str = "") -> tuple[Reply, ...]:
-        whole = self._style.redact(text)
+        whole = self._style.redactor.redact(text)
         if error:
-            failure = texts.FAILED_TURN.format(error=self._style.redact(error))
+            failure = texts.FAILED_TURN.format(error=self._style.redactor.redact(error))
             whole = f"{whole.rstrip()}\n\n{failure}" if whole.strip() else failure
         whole, files = extract_files(whole, self._style.workspace, self._style.cache)
         if footer and whole.strip():
@@ -175,7 +176,7 @@ class TurnReply:
                 self._tool_line = ""
                 self._changed.set()
             case ToolStarted(call=call) if self._style.shows_tools:
-                what = describe_call(call.args, self._style.redact)
+                what = describe_call(call.args, self._style.redactor.redact)
                 self._tool_line = texts.TOOL_LINE.format(tool=call.name, what=what)
                 self._changed.set()
             case ToolDone():
@@ -228,7 +229,7 @@ class TurnReply:
                 await self.wait_for_end(wait)
 
     def _visible_text(self) -> str:
-        return hold_back_secrets(self._text, self._style.redact)
+        return hold_back_secrets(self._text, self._style.redactor)
 
     async def wait_for_end(self, seconds: float) -> None:
         """Until the end of the turn, but no longer than that."""

@@ -15,6 +15,7 @@ from hermes.config.platforms import PlatformSettings
 from hermes.core.errors import StoreError
 from hermes.core.events import Answer, Approval, Recorded, TextDelta
 from hermes.core.message import Message, Text, ToolCall
+from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import Conversation, MailboxChange, RunDelivery
 from hermes.gateway import outbox, texts, turn_reply
 from hermes.gateway.adapter import Inbound, SendFailure, Target
@@ -360,7 +361,7 @@ async def test_text_that_is_read_after_its_message_was_stored_is_not_shown_again
 ) -> None:
     monkeypatch.setattr(turn_reply, "FIRST_DRAFT_SECONDS", 0.0)
     async with delivery(tmp_path) as d:
-        style = ReplyStyle(str, make_workspace(tmp_path), tmp_path, shows_tools=True)
+        style = ReplyStyle(Redactor(), make_workspace(tmp_path), tmp_path, shows_tools=True)
         reply = TurnReply(d.outbox, ADDRESS, style, Conversation("key"), (1,))
         reply.start_drafts(d.spawn)
         reply.handle_event(TextDelta("All is"))

@@ -132,12 +132,22 @@ SECRET = "sk-live-0123456789abcdefghij"
 
 @given(st.lists(st.sampled_from(["a word ", SECRET[:7], SECRET[7:], SECRET, "\n"]), max_size=12))
 def test_no_version_of_a_growing_text_shows_a_secret(pieces: list[str]) -> None:
-    redact = Redactor((SECRET,)).redact
+    redactor = Redactor((SECRET,))
     text = ""
     for piece in pieces:
         text += piece
-        assert SECRET not in hold_back_secrets(text, redact)
-    assert SECRET[:9] not in hold_back_secrets(f"it is {SECRET[:9]}", redact)
+        assert SECRET not in hold_back_secrets(text, redactor)
+    assert SECRET[:9] not in hold_back_secrets(f"it is {SECRET[:9]}", redactor)
+
+
+@pytest.mark.parametrize(
+    "secret", [SECRET, "p@ss (w0rd)! & #9", "Ünï cödé wörds 12", "a b a b a b c", '"quoted\\" it']
+)
+def test_nothing_of_a_secret_is_shown_while_it_is_written(secret: str) -> None:
+    redactor, whole = Redactor((secret,)), f"it is {secret}, and so on."
+    for end in range(len(whole)):
+        assert "it is [redacted], and so on.".startswith(hold_back_secrets(whole[:end], redactor))
+    assert hold_back_secrets(f"{whole} Done. ", redactor) == "it is [redacted], and so on. Done. "
 
 
 def test_nothing_in_a_command_ends_its_code_block() -> None:

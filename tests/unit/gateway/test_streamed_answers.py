@@ -34,6 +34,8 @@ from tests.unit.gateway.gated_platform import make_workspace, open_delivery
 
 CHAT, NAME = "alice", "chat"
 SECRET = "sk-live-0123456789abcdefghij"
+PASSWORD = "corr€ct (horse)! & staple #9"
+SECRETS = (SECRET, PASSWORD)
 EXAMPLES = int(os.environ.get("HERMES_GATEWAY_STREAMS", "20"))
 FASTER = 100
 """Paces are divided by it."""
@@ -52,6 +54,7 @@ PIECES = st.sampled_from(
         "long " * 30,
         SECRET[:6],
         f" {SECRET} ",
+        f" {PASSWORD} ",
         "\n# Title\n\n",
     ]
 )
@@ -160,9 +163,10 @@ async def stream(
 ) -> None:
     """One turn with a tool: its text arrives in pieces, some of them after a while."""
     async with open_delivery(folder, NAME, platform) as d:
-        redact = Redactor((SECRET,)).redact
         shows_tools = platform.capabilities.edits
-        style = ReplyStyle(redact, make_workspace(folder), folder, shows_tools=shows_tools)
+        style = ReplyStyle(
+            Redactor(SECRETS), make_workspace(folder), folder, shows_tools=shows_tools
+        )
         address = ReplyAddress(NAME, CHAT, in_group=in_group)
         reply = TurnReply(d.outbox, address, style, Conversation("key"), (1,))
         if platform.capabilities.edits:
@@ -235,11 +239,11 @@ def test_a_streamed_answer_ends_as_the_text_of_the_model(
         patch.object(turn_reply, "FIRST_DRAFT_SECONDS", 0.002),
     ):
         asyncio.run(stream(platform, Path(folder), pieces, pace, in_group=in_group))
-    expected = Redactor((SECRET,)).redact("".join(pieces))
+    expected = Redactor(SECRETS).redact("".join(pieces))
     assert squeeze("".join(platform.shown)) == squeeze(expected)
     for version in platform.versions:
         for text in (version.text, version.markup):
-            assert SECRET not in text and SECRET[:9] not in text
+            assert SECRET[:9] not in text and PASSWORD[:9] not in text
         if read := READERS.get(name):
             read(version.markup)
     capabilities = platform.capabilities

@@ -36,6 +36,12 @@ class Redactor:
             text = forms.redact_value(text, runs)
         return _redact_shapes(text, runs)
 
+    def find_beginning(self, text: str) -> int:
+        """Where the end of the text may be the beginning of a known value; its length when it is
+        none."""
+        known = (*self._known_values, *_learned_values)
+        return min((forms.find_beginning(text) for forms in known), default=len(text))
+
     @cached_property
     def _known_values(self) -> list[_KnownValue]:
         values = {value.strip() for value in self._values}
@@ -68,6 +74,16 @@ class _KnownValue:
         if any(piece in where for piece in self._pieces):
             text = self._wrapped_forms.sub(REDACTED, text)
         return text
+
+    def find_beginning(self, text: str) -> int:
+        least = len(text)
+        for form in self._plain:
+            at = text.find(form[0], max(0, len(text) - len(form) + 1))
+            while 0 <= at < least and not form.startswith(text[at:]):
+                at = text.find(form[0], at + 1)
+            if 0 <= at < least:
+                least = at
+        return least
 
     @cached_property
     def _wrapped_forms(self) -> re.Pattern[str]:

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from hermes.core.redaction.redactor import Redactor
+
 _TOKEN_TAIL = re.compile(r"[A-Za-z0-9_\-.+/=:~%$]+\Z")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
 _LONGEST_WHAT = 60
@@ -116,10 +118,11 @@ def fence_code(code: str, language: str = "") -> str:
     return f"{mark}{language}\n{code}\n{mark}"
 
 
-def hold_back_secrets(text: str, redact: Callable[[str], str]) -> str:
-    """What may be shown of a text that is still being written: without the word at its end, which
-    may be the beginning of a secret, and with secrets redacted."""
-    return redact(_TOKEN_TAIL.sub("", text))
+def hold_back_secrets(text: str, redactor: Redactor) -> str:
+    """What may be shown of a text that is still being written: without what may be the beginning
+    of a secret at its end, a known one or any word, and with secrets redacted."""
+    begun = redactor.find_beginning(text)
+    return _TOKEN_TAIL.sub("", redactor.redact(text[:begun]))
 
 
 def describe_call(arguments: str, redact: Callable[[str], str]) -> str:
