@@ -193,7 +193,7 @@ def _list_links_to(paths: Collection[Path], home: Path) -> Iterator[tuple[str, P
 def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write: bool) -> str:
     """Why no answer can give commands this path; empty when a person may grant it."""
     real = _resolve_path(path)
-    if not os.path.lexists(real):
+    if not os.path.exists(real):  # noqa: PTH110 - Path's raises
         return f"{path} does not exist; name an existing file or folder"
     closed = ("/proc", "/sys", "/dev") + (_READ_ONLY_SYSTEM if write else ())
     if real == Path("/") or any(real.is_relative_to(folder) for folder in closed):
