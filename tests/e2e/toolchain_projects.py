@@ -321,25 +321,31 @@ JAVASCRIPT = [
 
 PROJECTS = [*PYTHON, *SYSTEM, *JAVASCRIPT]
 
+_CHOOSE_PORT = """
+export PORT=$(python3 -c 'from socket import create_server as listen
+print(listen(("127.0.0.1", 0)).getsockname()[1])')
+"""
+"""Without namespaces the ports are those of the machine, where any may be taken."""
 _WEB_TEST = f"""
 import os, sys, time, urllib.request
-said = "the server has ended"
+said, address = "the server has ended", "http://127.0.0.1:" + os.environ["PORT"]
 while os.path.exists("/proc/" + sys.argv[1]):
     try:
-        said = urllib.request.urlopen("http://127.0.0.1:8765/hello.txt").read().decode().strip()
+        said = urllib.request.urlopen(address + "/hello.txt").read().decode().strip()
         break
     except OSError:
         time.sleep(0.1)
 assert said == "{HELLO}", said
 print(said)
 """
-_DATABASE_TEST = """
+_DATABASE_TEST = f"""{_CHOOSE_PORT}
 PATH=$(ls -d /usr/lib/postgresql/*/bin | tail -1):$PATH
 initdb -D data -U me -A trust --no-sync > log
-postgres -D data -k "$PWD" -p 5433 -c fsync=off >> log 2>&1 &
-until pg_isready -q -h "$PWD" -p 5433; do kill -0 $! || { cat log; exit 1; }; sleep 0.1; done
-psql -qX -h "$PWD" -p 5433 -U me postgres -c "create table t as select 'hello, world' as a"
-psql -AtX -h 127.0.0.1 -p 5433 -U me postgres -c "select a || ' 42' from t" || { cat log; exit 1; }
+postgres -D data -k "$PWD" -p $PORT -c fsync=off >> log 2>&1 &
+until pg_isready -q -h "$PWD" -p $PORT; do kill -0 $! || {{ cat log; exit 1; }}; sleep 0.1; done
+psql -qX -h "$PWD" -p $PORT -U me postgres -c "create table t as select 'hello, world' as a"
+psql -AtX -h 127.0.0.1 -p $PORT -U me postgres -c "select a || ' 42' from t" ||
+    {{ cat log; exit 1; }}
 kill %1; wait
 """
 
@@ -348,7 +354,7 @@ SERVERS = [
         "web-python",
         "true",
         {"hello.txt": HELLO, "test_web.py": _WEB_TEST},
-        "python3 -m http.server --bind 127.0.0.1 8765 2>/dev/null & "
+        f"{_CHOOSE_PORT}python3 -m http.server --bind 127.0.0.1 $PORT 2>/dev/null & "
         "python3 test_web.py $!; kill %1; wait",
     ),
     Project(
@@ -356,11 +362,12 @@ SERVERS = [
         "true",
         {
             "server.js": 'require("node:http").createServer((_, to) => to.end("' + HELLO + '"))'
-            '.listen(8765, "127.0.0.1");\n',
+            '.listen(process.env.PORT, "127.0.0.1");\n',
             "test_web.py": _WEB_TEST,
-            "test.js": 'fetch("http://127.0.0.1:8765/").then((r) => r.text()).then(console.log);\n',
+            "test.js": 'fetch("http://127.0.0.1:" + process.env.PORT).then((r) => r.text())'
+            ".then(console.log);\n",
         },
-        "node server.js & python3 test_web.py $! && node test.js; kill %1; wait",
+        f"{_CHOOSE_PORT}node server.js & python3 test_web.py $! && node test.js; kill %1; wait",
         needs=("npm",),
     ),
     Project(

@@ -231,6 +231,12 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"read": ["../backup/alice"]},
         {"write": ["../backup"]},
         {"write": ["~/.config/systemd"]},
+        {"write": ["~nobody-of-that-name/x"]},
+        {"read": ["../loop"]},
+        {"read": ["a\0b"]},
+        {"read": ["x" * 5000]},
+        {"write": ["../*"]},
+        {"write": [""]},
         {"network": ["127.0.0.1:8765"]},
         {"network": ["localhost"]},
         {"network": ["10.0.0.1"]},
@@ -255,6 +261,7 @@ async def test_what_nobody_can_grant_is_not_asked(
     (tmp_path / "other" / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "user" / ".config" / "systemd").mkdir(parents=True)
     (tmp_path / "user" / ".bashrc").touch()
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "backup" / "alice").mkdir(parents=True)
     (tmp_path / "backup" / "alice" / ".netrc").touch()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))

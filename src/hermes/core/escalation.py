@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from ipaddress import ip_address
@@ -66,7 +67,7 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         return ""
 
     def resolve_paths(self, folder: Path) -> Access:
-        """The same with absolute paths."""
+        """The same with absolute paths. Raises ValueError when one is no path."""
         return Access(
             network=self.network,
             write=_resolve_all(self.write, folder),
@@ -169,4 +170,4 @@ def _decode_label(label: str) -> str:
 def _resolve_all(paths: tuple[str, ...] | None, folder: Path) -> tuple[str, ...] | None:
     if not paths:
         return None
-    return tuple(str((folder / Path(path).expanduser()).resolve()) for path in paths)
+    return tuple(os.path.realpath(folder / os.path.expanduser(p)) for p in paths)  # noqa: PTH111

@@ -97,9 +97,8 @@ def _warn_if_weaker(found: SandboxTier, before: _CachedTier | None) -> SandboxTi
     if before is None or before.tier.level >= found.level:
         return found
     why = next(iter(found.evidence), "its parts are missing")
-    text = (
-        f"commands are less confined than before: tier {found.level} instead of {before.tier.level}"
-    )
+    levels = f"tier {found.level} instead of {before.tier.level}"
+    text = f"commands are less confined than before: {levels}"
     log.warning("%s (%s)", text, why)
     return msgspec.structs.replace(found, evidence=(text, *found.evidence), lowered=True)
 
@@ -194,9 +193,7 @@ def _judge_results(tier: SandboxTier, results: dict[str, str]) -> tuple[SandboxT
     if tier.seatbelt:
         results = {name: results[name] for name in _PORTABLE_ATTEMPTS}
     elif tier.level == 2:
-        del results[
-            "read the environment of the first process"
-        ]  # the machine's init: not ours to hide
+        del results["read the environment of the first process"]  # the machine's, not ours
         if tier.landlock < 6:
             del results["signal the agent"]
     if worked := [name for name, reason in results.items() if not reason]:

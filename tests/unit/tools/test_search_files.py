@@ -22,6 +22,7 @@ from hermes.tools._files.ripgrep import find_ripgrep
 from hermes.tools._files.walk import walk_files
 from hermes.tools.search_files import MAX_CHARS, search_files
 from tests.kit.tools import in_workspace, tool_context
+from tests.unit.tools.calls import refusal
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -441,3 +442,8 @@ def test_no_glob_takes_for_ever() -> None:
     IgnoreRules("*a*" * 40 + "b\n" + "**/a/" * 4 + "b").match_path(
         "a/" * 100 + "a" * 255, folder=False
     )
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "n" * 300 + "/x", "x/" * 3000])
+async def test_a_name_that_is_too_long_does_not_exist(ctx: ToolContext, name: str) -> None:
+    assert "does not exist" in await refusal(search_files, ctx, pattern="x", path=name)

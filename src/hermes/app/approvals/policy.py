@@ -266,7 +266,10 @@ class Approvals:
             return (
                 None if granted or (self._unattended and not ruled) else Escalation.give(need, why)
             )
-        access = asked.resolve_paths(self._cwd)  # once: a command may be exchanging links
+        try:
+            access = asked.resolve_paths(self._cwd)  # once: a command may be exchanging links
+        except ValueError as error:
+            return Verdict(False, f"this cannot be granted: a path is not usable ({error})")
         if reason := self._explain_refusal(access, elsewhere=elsewhere):
             return Verdict(False, f"this cannot be granted: {reason}")
         return Escalation.give(access, asked.why) if asked.asks else None

@@ -22,6 +22,7 @@ _FILES = """
     .config/pip/pip.conf .pip/pip.conf /etc/pip.conf .npmrc /etc/npmrc .yarnrc.yml
     .cargo/config.toml .cargo/config .config/go/env .config/uv/uv.toml
 """.split()
+_COMMENT = re.compile(r"^\s*[#;].*", re.MULTILINE)
 _HOST = re.compile(r"https?://(?:[^/@\s\"']*@)?([A-Za-z0-9.-]+(?::\d+)?)")
 
 
@@ -45,5 +46,5 @@ def find_package_hosts(environ: Mapping[str, str] | None = None) -> tuple[str, .
         files.append(Path(named))
     for file in files:
         with suppress(OSError, UnicodeError):
-            texts.append(file.read_text("utf-8"))
+            texts.append(_COMMENT.sub("", file.read_text("utf-8")))
     return tuple(dict.fromkeys((*_REGISTRIES, *_HOST.findall("\n".join(texts)))))

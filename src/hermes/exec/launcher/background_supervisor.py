@@ -134,15 +134,14 @@ class BackgroundSupervisor:
         """Write the end of the command to disk; `left` processes of it still run."""
         self._end = (status, why)
         text = f'{{"status":{status},"why":"{why}","at":{time.time():.3f},"left":{left}}}\n'
+        new = f"{protocol.END}.new"
         with contextlib.suppress(OSError):
-            fd = os.open(
-                f"{protocol.END}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
-            )
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "w") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(fd)
-            os.rename(f"{protocol.END}.new", protocol.END)
+            os.rename(new, protocol.END)
 
     def close(self) -> None:
         """Save the remaining output, record that no process is left, remove the socket."""

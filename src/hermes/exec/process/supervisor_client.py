@@ -133,13 +133,10 @@ class SupervisorConnection:
     def _on_hang_up(self) -> None:
         assert self._control
         self._loop.remove_reader(self._control)
-        if not self.ended.done():
-            self.ended.set_exception(ToolError(CONTACT_LOST))
-            self.ended.exception()
-        for answer in self._answers:
-            if not answer.done():
-                answer.set_exception(ToolError(CONTACT_LOST))
-                answer.exception()
+        waiting: list[asyncio.Future[Any]] = [self.ended, *self._answers]
+        for future in (f for f in waiting if not f.done()):
+            future.set_exception(ToolError(CONTACT_LOST))
+            future.exception()
         self._answers.clear()
         self.closed.set_result(None)
 

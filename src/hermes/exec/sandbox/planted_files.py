@@ -243,15 +243,24 @@ def _read_settings(file: str) -> tuple[tuple[str, str], ...]:
     """Keys of settings that refer to files, and the words of their values."""
     found: list[tuple[str, str]] = []
     for key, value in _GIT_SETTING.findall(_read_text(file)):
-        key = key.lower()
+        key, text = key.lower(), _unquote_value(value)
         try:
-            words = shlex.split(value.replace("\\\\", "\\"), comments=True)
+            words = shlex.split(text)
         except ValueError:
-            words = value.split()
-        if key in ("path", "hookspath"):
-            words = words[:1]
+            words = text.split()
+        words = [text] if key in ("path", "hookspath") else words
         found += [(key, word) for word in (word.lstrip("!") for word in words) if word]
     return tuple(found)
+
+
+def _unquote_value(value: str) -> str:
+    """The value as git reads it: without quotes and comments, which begin anywhere."""
+    reader = shlex.shlex(value.replace("\\\\", "\\"), posix=True)
+    reader.whitespace_split, reader.commenters = True, "#;"
+    try:
+        return " ".join(reader)
+    except ValueError:
+        return value
 
 
 def _find_homes(root: str, user_home: str) -> list[str]:

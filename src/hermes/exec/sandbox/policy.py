@@ -5,7 +5,6 @@ import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -21,7 +20,7 @@ SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 TierLevel: TypeAlias = Literal[1, 2, 3]
 
 _GB = 1024**3
-_MAX_FOLDERS = 400
+_MAX_FOLDERS = 2000
 _HOME_FOLDERS = (Path("/root"), Path("/home"))
 _SYSTEM_PATHS = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
 _READ_ONLY_SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
@@ -193,7 +192,7 @@ def _list_links_to(paths: Collection[Path], home: Path) -> Iterator[tuple[str, P
 def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write: bool) -> str:
     """Why no answer can give commands this path; empty when a person may grant it."""
     real = _resolve_path(path)
-    if not os.path.lexists(real):
+    if not os.path.exists(real):  # noqa: PTH110 - Path's raises
         return f"{path} does not exist; name an existing file or folder"
     closed = ("/proc", "/sys", "/dev") + (_READ_ONLY_SYSTEM if write else ())
     if real == Path("/") or any(real.is_relative_to(folder) for folder in closed):
@@ -205,15 +204,22 @@ def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write:
     keys += tuple(_list_existing(Path("/"), _KEYS_OF_ROOT))
     if any(real.is_relative_to(key) or key.is_relative_to(real) for key in keys):
         return f"{path} holds credentials; name what you need beside them"
-    if key := next(_find_credentials(real, user_home), None):
+    key = next(_find_credentials(real, user_home), None)
+    if key == real:
+        return f"{path} has too many folders to be searched for credentials; name those you need"
+    if key:
         return f"{path} holds credentials ({key.relative_to(real)}); name what you need beside them"
     return ""
 
 
 def _find_credentials(folder: Path, user_home: Path) -> Iterator[Path]:
-    """The credentials in a folder and in the folders right below it."""
+    """The credentials in a folder and in the folders right below it; the folder itself when these
+    are too many to look into."""
     waiting = [folder]
-    for place in islice(iter(lambda: waiting.pop(0) if waiting else None, None), _MAX_FOLDERS):
+    for place in waiting:
+        if len(waiting) > _MAX_FOLDERS:
+            yield folder
+            return
         with suppress(OSError), os.scandir(place) as entries:
             for entry in entries:
                 path = Path(entry.path)

@@ -46,9 +46,8 @@ def update_index(repository: ShadowRepository, extra: Collection[str] = ()) -> F
     if new:
         add = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
         many = len(kept.difference(known)) > _BULK_FILES
-        repository.run_git(
-            *add, data=b"\0".join(new), env=repository.bulk_environment() if many else None
-        )
+        env = repository.bulk_environment() if many else None
+        repository.run_git(*add, data=b"\0".join(new), env=env)
     return index
 
 

@@ -145,8 +145,8 @@ def _stat_own_files(home: Path) -> Iterable[os.stat_result]:
 def describe_missing(path: Path) -> str:
     """A sentence that the file does not exist, with similar names."""
     folder = path.parent
-    if not folder.is_dir():
-        while not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path's fails on long names
+        while not os.path.isdir(folder):  # noqa: PTH112
             folder = folder.parent
         return f"{path} does not exist; the nearest existing folder is {folder}."
     from difflib import get_close_matches

@@ -8,9 +8,9 @@ from hermes.config.packages.hosts import expand_packages, find_package_hosts
 def test_the_settings_of_this_machine_are_read(tmp_path: Path):
     for name, text in {
         ".config/pip/pip.conf": "[global]\nindex-url = https://me:pw@pip.example:8443/simple\n",
-        ".npmrc": "registry=https://npm.example/\n//npm.example/:_authToken=x\n",
+        ".npmrc": "; https://old.example\nregistry=https://npm.example/\n//npm.example/:_authToken=x\n",
         ".cargo/config.toml": '[source.m]\nregistry = "sparse+https://cargo.example/index/"\n',
-        ".config/go/env": "GOPROXY=https://go.example,direct\n",
+        ".config/go/env": "  # https://old.example\nGOPROXY=https://go.example,direct\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -18,6 +18,7 @@ def test_the_settings_of_this_machine_are_read(tmp_path: Path):
     found = find_package_hosts(env)
     own = ("uv.example", "pip.example:8443", "npm.example", "cargo.example", "go.example")
     assert set(own) <= set(found) and "pypi.org" in found and "registry.npmjs.org" in found
+    assert "old.example" not in found
     assert not any("pw" in host or "token" in host.lower() for host in found)
 
 

@@ -63,3 +63,29 @@ def test_links_that_rested_are_known_until_their_folder_changes(
     assert is_reference(repository, "script")
     (hooks / "pre-commit").unlink()
     assert not is_reference(repository, "script")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[diff \"x\"]\n\ttextconv = sh tool",
+        "[diff \"x\"]\n\ttextconv = \"sh tool\"",
+        "[filter \"x\"]\n\tclean = \"tool %f\" # why",
+        "[filter \"x\"]\n\tsmudge = tool;why",
+        "[alias]\n\tx = \"!sh tool\"",
+        "[alias]\n\tx = \"!sh \\\"tool\\\"\"",
+        "[core]\n\thooksPath = \"tool\" ; why",
+        "[core] hooksPath = tool#why",
+        "[include]\n\tpath = ../tool",
+    ],
+)  # fmt: skip
+def test_the_words_of_a_setting_are_read_as_git_reads_them(repository: Path, setting: str) -> None:
+    (repository / "tool").touch()
+    (repository / ".git" / "config").write_text(f"{setting}\n")
+    assert is_reference(repository, "tool")
+
+
+@pytest.mark.parametrize("value", ["two words", '"two words"', 'two" words"', "two words # why"])
+def test_a_folder_of_hooks_may_have_spaces_in_its_name(repository: Path, value: str) -> None:
+    set_hooks(repository, value)
+    assert is_reference(repository, "two words")

@@ -9,7 +9,13 @@ from msgspec import structs
 
 from hermes.core.errors import ToolError
 from hermes.exec.process import local
-from hermes.exec.sandbox import SandboxPolicy, SandboxTier, add_grants, build_policy
+from hermes.exec.sandbox import (
+    SandboxPolicy,
+    SandboxTier,
+    add_grants,
+    build_policy,
+    explain_ungrantable,
+)
 from tests.unit.exec.sandbox.sandbox_shell import linux, sh
 
 
@@ -111,3 +117,14 @@ async def test_nested_grants_are_both_given(tmp_path: Path, tier: SandboxTier) -
     _, output = await sh(text, policy, tier, HOME=os.fspath(home))
     assert output.endswith("x\n") and not (home / "a" / "made").exists()
     assert sorted(os.listdir(home / "a")) == ["b"]
+
+
+@pytest.mark.parametrize("count", [500, 5000])
+def test_credentials_do_not_hide_among_many_folders(tmp_path: Path, count: int) -> None:
+    for number in range(count):
+        (tmp_path / "shared" / f"{number:04}").mkdir(parents=True)
+    agent, user = tmp_path / "agent", tmp_path / "user"
+    refused = explain_ungrantable(tmp_path / "shared", agent, user, write=False)
+    assert ("too many folders" in refused) == (count == 5000)
+    (tmp_path / "shared" / f"{count // 2:04}" / ".netrc").touch()
+    assert explain_ungrantable(tmp_path / "shared", agent, user, write=False)
