@@ -209,10 +209,11 @@ async def test_F32_an_unknown_model_is_reported(tmp_path: Path, wire: str) -> No
 
 async def test_F32_near_names_are_offered(tmp_path: Path) -> None:
     refusal = status(404, "The model `kit-model` does not exist", error="model_not_found")
-    provider = Provider([refusal], models=["kit-model-2", "something-else", "kit-modal"])
+    provider = Provider([refusal], models=["kit-model", "kit-model-2", "other", "kit-modal"])
     async with rig(tmp_path, provider) as r:
         result = await r.turn()
-        assert result.error_code == "model_not_found" and "kit-model-2" in result.error
+        assert result.error_code == "model_not_found"
+        assert "mean kit-model-2 or kit-modal?" in result.error
 
 
 async def test_F32_an_unknown_model_falls_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.core.errors import ConfigError
 from tests.kit import Gate, Received, Reply, Tokens, call, say
-from tests.kit.api import api
+from tests.kit.api import api, only_one_node
 from tests.kit.bodies import messages
 from tests.server.exchanges import sent_messages
 from tests.server.key_owners import ANN, BOB, ENV, SETTINGS
@@ -81,6 +81,31 @@ def _make_call(order: str) -> Reply:
         "search_files": {"path": about, "pattern": "59999"},
     }
     return call(("c1", name, arguments[name]))
+
+
+@only_one_node
+async def test_background_commands_belong_to_a_conversation(tmp_path: Path, mark: str) -> None:
+    start = call(("c1", "terminal", {"command": f"sleep {mark}", "background": True}))
+    listed = call(("c2", "process", {"action": "list"}))
+    begin = {"role": "user", "content": "Begin"}
+
+    def answer(request: Received) -> Reply:
+        last = request.json["messages"][-1]
+        if last["role"] == "tool":
+            return say("Begun." if last["tool_call_id"] == "c1" else last["content"])
+        return start if last["content"] == "Begin" else listed
+
+    async with api(tmp_path, then=answer) as a:
+        await a.chat("Begin")
+
+        async def list_commands(*said: dict[str, str]) -> str:
+            messages = [*said, {"role": "user", "content": "List"}]
+            found = await a.post("/v1/chat/completions", {"messages": messages})
+            return str(found.json["choices"][0]["message"]["content"])
+
+        assert mark not in await list_commands()
+        assert mark not in await list_commands(begin, {"role": "assistant", "content": "Other."})
+        assert mark in await list_commands(begin, {"role": "assistant", "content": "Begun."})
 
 
 async def test_idempotency_keys_belong_to_a_key(tmp_path: Path) -> None:

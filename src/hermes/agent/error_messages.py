@@ -64,9 +64,11 @@ def describe_failure(
 
 
 async def find_similar_models(provider: ModelClient) -> tuple[str, ...]:
-    """Models of the endpoint whose names resemble the unknown one."""
-    names = await provider.listing.list_models()
-    return tuple(get_close_matches(provider.target.model, names, n=3, cutoff=0.6))
+    """Models of the endpoint whose names resemble the unknown one, which some endpoints list too,
+    for those who may use it."""
+    unknown = provider.target.model
+    names = [name for name in await provider.listing.list_models() if name != unknown]
+    return tuple(get_close_matches(unknown, names, n=3, cutoff=0.6))
 
 
 def _format_duration(seconds: float | None) -> str:
