@@ -149,6 +149,7 @@ _LONGEST = (
     "e2e/test_wires",
     "e2e/test_mcp_cli",
     "e2e/test_mcp_kill",
+    "e2e/test_memory_review_kill",
     "e2e/test_mcp_login",
     "e2e/test_batch",
     "e2e/test_compression_cli",

@@ -88,6 +88,20 @@ async def test_what_is_not_installed(
     assert not list((home.path / "plugins").glob("[a-z]*"))
 
 
+async def test_another_one_is_not_replaced_by_its_name(tmp_path: Path) -> None:
+    """A folder would be imported instead of the file, which is on."""
+    home = Home(tmp_path)
+    home.configure(plugins={"enabled": ["greeter"]})
+    (home.path / "plugins").mkdir(mode=0o700)
+    (home.path / "plugins" / "greeter.py").write_text(CODE)
+    ran_mark = tmp_path / "ran"
+    source = write_plugin(tmp_path / "src" / "bad", f"open({str(ran_mark)!r}, 'w')\n" + CODE)
+    ran = await run_hermes(["plugins", "install", str(source), "--yes"], home)
+    assert ran.rc == 2 and "There is a plugin greeter already. Nothing was installed." in ran.stderr
+    assert (await run_hermes(["chat", "-q", "/hello you"], home)).stdout.strip() == "hello you"
+    assert not ran_mark.exists() and not (home.path / "plugins" / "greeter").exists()
+
+
 async def test_an_agent_cannot_change_its_plugins(tmp_path: Path) -> None:
     home = Home(tmp_path)
     write_plugin(home.path / "plugins" / "greeter")

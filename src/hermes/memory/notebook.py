@@ -1,7 +1,7 @@
 """The memory of one scope: what may be written, searched, approved and restored."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -135,9 +135,18 @@ class Notebook:
     async def search_facts(
         self, query: str, limit: int, target: FactTarget | None = None
     ) -> list[Fact]:
-        await self._synchronize()
         scopes = [pair for pair in self.scope.pairs if target in (None, pair[1])]
-        found = await self._facts.read(lambda table: table.search_facts(scopes, query, limit=limit))
+
+        def search(table: FactTable) -> list[Fact]:
+            return table.search_facts(scopes, query, limit=limit)
+
+        # One look at both: a search is made while a person waits for the first word.
+        found = await self._facts.read(
+            lambda table: search(table) if _are_synced(self._open_pages(table)) else None
+        )
+        if found is None:
+            await self.apply_changes((), Author())
+            found = await self._facts.read(search)
         if stored := [fact.id for fact in found if fact.state == "stored"]:
             await self._facts.change(lambda table: table.mark_used(stored))
         return found
@@ -247,11 +256,7 @@ class Notebook:
 
     async def _synchronize(self) -> None:
         """Let the table learn what people changed in the files."""
-
-        def is_synced(table: FactTable) -> bool:
-            return all(page.is_synced for page in self._open_pages(table).values())
-
-        if not await self._facts.read(is_synced):
+        if not await self._facts.read(lambda table: _are_synced(self._open_pages(table))):
             await self.apply_changes((), Author())
 
     def _save_pages(
@@ -353,3 +358,8 @@ class Notebook:
             state = f"{states[0]} " if len(states) == 1 else ""
             raise MemoryRefused(f"There is no {state}fact f{number} here.")
         return fact
+
+
+def _are_synced(pages: Mapping[FactTarget, MemoryPage]) -> bool:
+    """Whether the table knows exactly what is in the files."""
+    return all(page.is_synced for page in pages.values())

@@ -59,6 +59,8 @@ class BundleKind(Struct, frozen=True):
     """What is wrong with a folder."""
     find_name: Callable[[Mapping[str, bytes], str], str] = lambda files, name: name
     """Its name, by its files and the name of its folder."""
+    is_taken: Callable[[str], bool] = lambda name: False
+    """Whether a new one of this name would be taken for another one."""
 
 
 class BundleRefused(ConfigError):

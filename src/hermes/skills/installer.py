@@ -81,6 +81,9 @@ class SkillInstaller:
 
     def quarantine_bundle(self, fetched: SkillBundle) -> Path:
         """Write the files where nothing loads them, and check that they are what they should be."""
+        noun = self.kind.noun
+        if fetched.name not in self.read_records() and self.kind.is_taken(fetched.name):
+            raise ConfigError(f"There is a {noun} {fetched.name} already. Nothing was installed.")
         place = self.folder / _QUARANTINE / fetched.name
         shutil.rmtree(place, ignore_errors=True)
         for name, data in fetched.files.items():
@@ -89,7 +92,7 @@ class SkillInstaller:
         if problems := self.kind.validate(place):
             shutil.rmtree(place, ignore_errors=True)
             reasons = "; ".join(reveal_hidden(problem) for problem in problems)
-            raise ConfigError(f"{fetched.name} is not a valid {self.kind.noun}: {reasons}.")
+            raise ConfigError(f"{fetched.name} is not a valid {noun}: {reasons}.")
         return place
 
     def is_quarantined(self, fetched: SkillBundle) -> bool:

@@ -17,13 +17,22 @@ _ENABLED, _DISABLED = "plugins.enabled", "plugins.disabled"
 
 
 def open_plugin_installer(setup: Setup) -> SkillInstaller:
-    from hermes.app.extensions.plugin_sources import MANIFEST_FILE
+    from hermes.app.extensions.plugin_sources import (
+        MANIFEST_FILE,
+        list_local_plugins,
+        list_packaged_plugins,
+    )
     from hermes.skills.bundle import BundleKind
     from hermes.skills.installer import SkillInstaller, refuse_download
 
     folder = plugins_folder(setup.home)
     make_private_folder(folder)
-    kind = BundleKind("plugin", MANIFEST_FILE, _validate_plugin, _find_name)
+
+    def is_taken(name: str) -> bool:
+        """By a file, or by a package: a folder of that name would be imported instead."""
+        return name in list_local_plugins(setup.home) or name in list_packaged_plugins()
+
+    kind = BundleKind("plugin", MANIFEST_FILE, _validate_plugin, _find_name, is_taken)
     return SkillInstaller(folder, refuse_download, kind)
 
 

@@ -23,6 +23,7 @@ from hermes.app.knowledge.context_files import find_server_files, has_server_fil
 from hermes.config.load import Setup, read_config
 from hermes.core.errors import ConfigError, HermesError, ToolError
 from hermes.core.tool import Tool
+from hermes.core.untrusted_text import make_inert
 from hermes.tools._services import DISCOVER_TOOLS
 from hermes.tools.registry import CORE
 
@@ -38,6 +39,8 @@ RESOURCES = "mcp_resources"
 """The tool that stands for all of them: a session without it has no servers."""
 _OWN_FILE = "mcp.json"
 _MAX_LINE = 300
+_MAX_PROMPT = 100_000
+"""Characters of a server's prompt, which becomes a message."""
 _LINE = "MCP servers (tool_search finds their tools): "
 
 
@@ -217,8 +220,13 @@ class McpServers:
             text = await link.read(lambda connection: connection.get_prompt(meant, arguments))
         except ToolError as error:
             raise ConfigError(str(error)) from None
+        if len(text) > _MAX_PROMPT:
+            raise ConfigError(
+                f"{server} answered {prompt} with {len(text):,} characters; at most "
+                f"{_MAX_PROMPT:,} can be sent. Nothing was sent."
+            )
         session.host.absorb_taint(frozenset({"untrusted"}))
-        return text
+        return make_inert(text)
 
     async def reload(self) -> list[str]:
         """Read the configuration again; servers that changed or are gone are stopped. What changed,
