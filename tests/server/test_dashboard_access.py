@@ -16,7 +16,7 @@ from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.server.routes import list_routes
 from tests.kit import say
-from tests.kit.api import Api, api
+from tests.kit.api import API_KEY, Api, api
 from tests.kit.dashboard import ON, Browser, sign_in
 from tests.server.key_owners import ANN, ENV, LOW, SETTINGS
 
@@ -117,6 +117,7 @@ async def test_cookie_and_page_token_must_be_of_one_session(server: Api, operato
     [
         ({"Origin": "http://127.0.0.1:1"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "://"}, 403),
         ({"Origin": "https://ui.example"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
@@ -352,24 +353,31 @@ async def test_every_route_has_an_entry() -> None:
     assert new - {f"{r.method} {r.path}" for r in list_routes()} == TABLE.keys()
 
 
+def fill_path(path: str) -> str:
+    names = ("hash", "name", "turn", "asked", "seq", "part", "call", "job", "check", "checkpoint")
+    for name in names:
+        path = path.replace(f"{{{name}}}", "1")
+    return path
+
+
+@pytest.mark.parametrize("key", ["", API_KEY], ids=["no-key", "unnamed-key"])
+async def test_admin_is_for_browsers_with_a_code(tmp_path: Path, key: str) -> None:
+    """Not for callers without a name, whether or not the server has a key."""
+    async with api(tmp_path, key=key, config=ON) as a:
+        routes = [r for r in list_routes(dashboard=True) if r.scope == "admin"]
+        assert {"GET /api/config", "POST /api/mcp"} <= {f"{r.method} {r.path}" for r in routes}
+        for route in routes:
+            answer = await a.call(route.method, fill_path(route.path), {})
+            assert answer.status == 403, route.path
+        assert (await a.get("/api/events?logs=info")).status == 403
+
+
 @pytest.mark.parametrize("entry", TABLE, ids=str)
 async def test_every_route_with_every_caller(server: Api, operator: Browser, entry: str) -> None:
     given, expected = TABLE[entry]
     method, path = entry.split(" ")
     path = path.replace("{id}", await operator.create_session())
-    for name in (
-        "hash",
-        "name",
-        "turn",
-        "asked",
-        "seq",
-        "part",
-        "call",
-        "job",
-        "check",
-        "checkpoint",
-    ):
-        path = path.replace(f"{{{name}}}", "1")
+    path = fill_path(path)
     body = given
     if isinstance(given, str):
         path, body = path + given, None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from hermes.config.catalogue import CATEGORIES, list_fields
 from hermes.config.schema import Config
-from tests.kit import call, say
+from tests.kit import call, say, status
 from tests.kit.api import api
 from tests.kit.dashboard import ON, Browser, sign_in
 
@@ -125,6 +126,35 @@ async def test_a_stored_key_of_no_known_shape_is_in_no_later_answer(tmp_path: Pa
             assert answer.status in (200, 422) and secret.encode() not in answer.body
         for path in ("keys", "config", "config/versions", "models", "overview", "logs"):
             assert secret.encode() not in (await browser.get(f"/api/{path}")).body
+
+
+async def test_a_stored_key_is_in_no_later_event_or_answer(tmp_path: Path) -> None:
+    """Whatever brings it up: a file that the agent reads, a provider that names it."""
+    secret = "zebra crossing 48 bakers street"
+    steps = [
+        call(("c1", "read_file", {"path": "notes.txt"})),
+        status(400, f"{secret} is not a key"),
+    ]
+    async with api(tmp_path, steps, config=ON) as a:
+        browser = await sign_in(a)
+        await browser.call("PUT", "/api/keys/SOME_API_KEY", {"value": secret})
+        session = await browser.create_session()
+        one = f"/api/sessions/{session}"
+        work = Path((await browser.get(one)).json["cwd"])
+        (work / "notes.txt").write_text(f"the password is {secret}\n")
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "read the notes")
+            end = await feed.until("end", session=session)
+            assert "is not a key" in end["error"]
+        assert "the password is" in json.dumps(feed.seen)
+        assert secret not in json.dumps(feed.seen)
+        formats = ("markdown", "json", "jsonl", "html")
+        paths = [f"{one}/{n}" for n in ("messages", "outline", "trace", "results/c1", "changes")]
+        paths += [one, *(f"{one}/export?format={name}" for name in formats)]
+        paths += [f"/api/{n}" for n in ("logs", "overview", "usage", "sessions", "config", "keys")]
+        for path in paths:
+            answer = await browser.get(path)
+            assert answer.status == 200 and secret.encode() not in answer.body, path
 
 
 async def test_secrets_in_the_file_are_masked(tmp_path: Path) -> None:
