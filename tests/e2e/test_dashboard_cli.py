@@ -61,6 +61,26 @@ async def test_a_dashboard_of_its_own_and_codes_of_other_processes(home: Home) -
         await process.wait()
 
 
+async def test_enter_makes_another_code(home: Home) -> None:
+    pipe = asyncio.subprocess.PIPE
+    words = ["dashboard", "--port", "0", "--no-open"]
+    process = await start_hermes(words, home, stdin=pipe)
+    assert process.stdin is not None
+    try:
+        told = await read_until(process, "sign-in code")
+        assert told.endswith("(works once, 5 minutes; Enter makes another)\n")
+        process.stdin.write(b"\n")
+        again = await read_until(process, "sign-in code")
+        found = re.search(r"listening on (\S+)", told)
+        first, second = CODE.search(told), CODE.search(again)
+        assert found and first and second and first[0] != second[0]
+        for code in (first[0], second[0]):
+            assert await sign_in(found[1], code) == 200
+    finally:
+        process.terminate()
+        await process.wait()
+
+
 @pytest.mark.parametrize(
     ("more", "names"),
     [

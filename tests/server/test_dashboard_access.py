@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hermes.app.live import sign_in_codes
 from hermes.app.live.sign_in_codes import create_code
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
+from hermes.server.dashboard import sign_in as sign_in_module
 from hermes.server.routes import list_routes
 from tests.kit import say
 from tests.kit.api import API_KEY, Api, api
@@ -93,6 +95,26 @@ async def test_guessing_closes_the_door(tmp_path: Path) -> None:
         closed = await login(a, code=code)
         assert closed.status == 429 and int(closed.headers["Retry-After"]) <= 60
         assert await a.server.runtime.store.objects.list_all("sign_in_code") == []
+
+
+async def test_the_door_stays_closed_twice_as_long_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, waits = [0.0], list[int]()
+    shown = SimpleNamespace(time=time.time, monotonic=lambda: clock[0])
+    monkeypatch.setattr(sign_in_module, "time", shown)
+    async with api(tmp_path, config=ON) as a:
+        for _ in range(8):
+            for _ in range(5):
+                assert (await login(a, code="0000-0000")).status == 401
+            clock[0] += 0.5
+            closed = await login(a, code="0000-0000")
+            assert closed.status == 429
+            waits.append(int(closed.headers["Retry-After"]))
+            clock[0] += waits[-1]
+        assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+        code = await create_code(a.server.runtime.store.objects)
+        assert (await login(a, code=code)).status == 200
 
 
 async def test_cookie_and_page_token_must_be_of_one_session(server: Api, operator: Browser) -> None:
