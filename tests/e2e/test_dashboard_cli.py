@@ -53,9 +53,29 @@ async def test_a_dashboard_of_its_own_and_codes_of_other_processes(home: Home) -
         assert other.rc == 0 and CODE.fullmatch(other.stdout.strip()), other
         assert await sign_in(url, other.stdout.strip()) == 200
         joined = await run_hermes(["dashboard", "--no-open"], home)
-        assert joined.rc == 0 and url in joined.stderr
+        assert joined.rc == 0 and joined.stderr.startswith(f"listening on {url}\n")
         ended = await run_hermes(["dashboard", "--sign-out"], home)
         assert ended.stdout == "Signed out 2 browsers.\n"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_enter_makes_another_code(home: Home) -> None:
+    pipe = asyncio.subprocess.PIPE
+    words = ["dashboard", "--port", "0", "--no-open"]
+    process = await start_hermes(words, home, stdin=pipe)
+    assert process.stdin is not None
+    try:
+        told = await read_until(process, "sign-in code")
+        assert told.endswith("(works once, 5 minutes; Enter makes another)\n")
+        process.stdin.write(b"\n")
+        again = await read_until(process, "sign-in code")
+        found = re.search(r"listening on (\S+)", told)
+        first, second = CODE.search(told), CODE.search(again)
+        assert found and first and second and first[0] != second[0]
+        for code in (first[0], second[0]):
+            assert await sign_in(found[1], code) == 200
     finally:
         process.terminate()
         await process.wait()

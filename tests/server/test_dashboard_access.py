@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from hermes.app.live import sign_in_codes
 from hermes.app.live.sign_in_codes import create_code
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
+from hermes.server.dashboard import sign_in as sign_in_module
 from hermes.server.routes import list_routes
 from tests.kit import say
-from tests.kit.api import Api, api
+from tests.kit.api import API_KEY, Api, api
 from tests.kit.dashboard import ON, Browser, sign_in
 from tests.server.key_owners import ANN, ENV, LOW, SETTINGS
 
@@ -95,6 +97,26 @@ async def test_guessing_closes_the_door(tmp_path: Path) -> None:
         assert await a.server.runtime.store.objects.list_all("sign_in_code") == []
 
 
+async def test_the_door_stays_closed_twice_as_long_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, waits = [0.0], list[int]()
+    shown = SimpleNamespace(time=time.time, monotonic=lambda: clock[0])
+    monkeypatch.setattr(sign_in_module, "time", shown)
+    async with api(tmp_path, config=ON) as a:
+        for _ in range(8):
+            for _ in range(5):
+                assert (await login(a, code="0000-0000")).status == 401
+            clock[0] += 0.5
+            closed = await login(a, code="0000-0000")
+            assert closed.status == 429
+            waits.append(int(closed.headers["Retry-After"]))
+            clock[0] += waits[-1]
+        assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+        code = await create_code(a.server.runtime.store.objects)
+        assert (await login(a, code=code)).status == 200
+
+
 async def test_cookie_and_page_token_must_be_of_one_session(server: Api, operator: Browser) -> None:
     other = await sign_in(server)
     path = "/api/sessions"
@@ -117,6 +139,7 @@ async def test_cookie_and_page_token_must_be_of_one_session(server: Api, operato
     [
         ({"Origin": "http://127.0.0.1:1"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "://"}, 403),
         ({"Origin": "https://ui.example"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
@@ -352,24 +375,31 @@ async def test_every_route_has_an_entry() -> None:
     assert new - {f"{r.method} {r.path}" for r in list_routes()} == TABLE.keys()
 
 
+def fill_path(path: str) -> str:
+    names = ("hash", "name", "turn", "asked", "seq", "part", "call", "job", "check", "checkpoint")
+    for name in names:
+        path = path.replace(f"{{{name}}}", "1")
+    return path
+
+
+@pytest.mark.parametrize("key", ["", API_KEY], ids=["no-key", "unnamed-key"])
+async def test_admin_is_for_browsers_with_a_code(tmp_path: Path, key: str) -> None:
+    """Not for callers without a name, whether or not the server has a key."""
+    async with api(tmp_path, key=key, config=ON) as a:
+        routes = [r for r in list_routes(dashboard=True) if r.scope == "admin"]
+        assert {"GET /api/config", "POST /api/mcp"} <= {f"{r.method} {r.path}" for r in routes}
+        for route in routes:
+            answer = await a.call(route.method, fill_path(route.path), {})
+            assert answer.status == 403, route.path
+        assert (await a.get("/api/events?logs=info")).status == 403
+
+
 @pytest.mark.parametrize("entry", TABLE, ids=str)
 async def test_every_route_with_every_caller(server: Api, operator: Browser, entry: str) -> None:
     given, expected = TABLE[entry]
     method, path = entry.split(" ")
     path = path.replace("{id}", await operator.create_session())
-    for name in (
-        "hash",
-        "name",
-        "turn",
-        "asked",
-        "seq",
-        "part",
-        "call",
-        "job",
-        "check",
-        "checkpoint",
-    ):
-        path = path.replace(f"{{{name}}}", "1")
+    path = fill_path(path)
     body = given
     if isinstance(given, str):
         path, body = path + given, None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from hermes.config.catalogue import CATEGORIES, list_fields
 from hermes.config.schema import Config
-from tests.kit import call, say
+from tests.kit import call, say, status
 from tests.kit.api import api
 from tests.kit.dashboard import ON, Browser, sign_in
 
 SECRET = "sk-very-secret-value-0123456789"
+_SLOWLY = "head -c 24 notes.txt; sleep 0.5; tail -c +25 notes.txt; sleep 0.5; echo done"
 
 
 async def patch(browser: Browser, version: str, changes: dict[str, Any], **more: Any) -> Any:
@@ -67,7 +69,29 @@ async def test_a_wrong_value_changes_nothing(tmp_path: Path) -> None:
         refused = (await patch(browser, version, several)).error["problems"]
         assert refused.keys() == {"agent.max_turns", "agent.nothing"}
         assert (await patch(browser, version, {"agent.nothing": 1})).status == 422
+        for value in (["a"], {"a": 1}):
+            answer = await patch(browser, version, {"model.default": value})
+            assert answer.status == 422 and "model.default must be" in answer.error["message"]
+        for key in (" sandbox.mode", '"sandbox".mode', "agent.max_turns\nsandbox", "", "__proto__"):
+            assert (await patch(browser, version, {key: "full-access"})).status == 422, key
         assert file.read_text() == before
+
+
+async def test_a_value_is_never_more_than_a_value(tmp_path: Path) -> None:
+    """Whatever it contains: other keys keep what they have."""
+    values = ["x\nsandbox: {mode: full-access}", "x # y", "*alias", "!!python/object:os.system x"]
+    values += ["'\"", "\u2028sandbox: 1", "x\u0000y", "${HOME}", "{a: 1}", "- x", "null", "x: y"]
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        before = (await browser.get("/api/config")).json
+        version = before["version"]
+        for value in values:
+            done = await patch(browser, version, {"model.default": value})
+            assert done.status == 200, done.body
+            version = done.json["version"]
+            shown = (await browser.get("/api/config")).json
+            assert shown["values"] == {**before["values"], "model.default": value}
+            assert shown["problems"] == []
 
 
 async def test_what_the_agent_may_do_is_changed_only_as_it_was_shown(tmp_path: Path) -> None:
@@ -125,6 +149,37 @@ async def test_a_stored_key_of_no_known_shape_is_in_no_later_answer(tmp_path: Pa
             assert answer.status in (200, 422) and secret.encode() not in answer.body
         for path in ("keys", "config", "config/versions", "models", "overview", "logs"):
             assert secret.encode() not in (await browser.get(f"/api/{path}")).body
+
+
+async def test_a_stored_key_is_in_no_later_event_or_answer(tmp_path: Path) -> None:
+    """Whatever brings it up: a file that the agent reads, a provider that names it."""
+    secret = "zebra crossing 48 bakers street"
+    steps = [
+        call(("c1", "read_file", {"path": "notes.txt"})),
+        call(("c2", "terminal", {"command": _SLOWLY})),
+        status(400, f"{secret} is not a key"),
+    ]
+    async with api(tmp_path, steps, config=ON) as a:
+        browser = await sign_in(a)
+        await browser.call("PUT", "/api/keys/SOME_API_KEY", {"value": secret})
+        session = await browser.create_session()
+        one = f"/api/sessions/{session}"
+        work = Path((await browser.get(one)).json["cwd"])
+        (work / "notes.txt").write_text(f"the password is {secret}\n")
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "read the notes")
+            end = await feed.until("end", session=session)
+            assert "is not a key" in end["error"]
+        assert "the password is" in json.dumps(feed.seen)
+        assert any(name == "progress" for name, _ in feed.seen)
+        assert "zebra" not in json.dumps(feed.seen)
+        formats = ("markdown", "json", "jsonl", "html")
+        paths = [f"{one}/{n}" for n in ("messages", "outline", "trace", "results/c2", "changes")]
+        paths += [one, *(f"{one}/export?format={name}" for name in formats)]
+        paths += [f"/api/{n}" for n in ("logs", "overview", "usage", "sessions", "config", "keys")]
+        for path in paths:
+            answer = await browser.get(path)
+            assert answer.status == 200 and secret.encode() not in answer.body, path
 
 
 async def test_secrets_in_the_file_are_masked(tmp_path: Path) -> None:

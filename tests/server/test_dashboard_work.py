@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hermes.server.dashboard.uploads import Uploads
 from tests.kit import call, say
@@ -92,6 +93,21 @@ async def test_changes_files_and_checkpoints(tmp_path: Path) -> None:
         assert restored.json["removed"] == ["note.txt"] and not (work / "note.txt").exists()
 
 
+async def test_changed_files_have_the_names_that_the_system_knows(tmp_path: Path) -> None:
+    """Also those that git quotes, or that look like two names."""
+    names = ['a "quoted" name.txt', "größe \\ 1.txt", "x b/x b/y.txt", "日本 b.txt"]
+    written = [(f"c{n}", "write_file", {"path": p, "content": "x\n"}) for n, p in enumerate(names)]
+    async with api(tmp_path, [call(*written), say("Written.")], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        await converse(browser, session, "write")
+        files = (await browser.get(f"{ALL}/{session}/changes")).json["files"]
+        assert sorted(file["path"] for file in files) == sorted(names)
+        for name in names:
+            found = await browser.get(f"{ALL}/{session}/file?path={quote(name, safe='')}")
+            assert found.status == 200 and found.body == b"x\n", name
+
+
 async def test_a_result_says_what_it_changed(tmp_path: Path) -> None:
     written = call(("c1", "write_file", {"path": "note.txt", "content": "new\n"}))
     async with api(tmp_path, [written, say("Written.")], config=ON) as a:
@@ -162,7 +178,61 @@ def test_servers_of_one_home_keep_the_attached_files_of_each_other(tmp_path: Pat
     one, other = Uploads(tmp_path), Uploads(tmp_path)
     first = one.save_file("", "a.txt", "text/plain", b"a")
     second = other.save_file("", "b.txt", "text/plain", b"b")
-    assert one.take_file("somebody", first.id) is None
-    assert one.take_file("", first.id) == first and one.take_file("", first.id) is None
+    assert one.find_file("somebody", first.id) is None
+    assert one.find_file("", first.id) == first
+    one.remove_files([first])
+    assert one.find_file("", first.id) is None and not first.file.exists()
     second.file.unlink()
-    assert other.take_file("", second.id) is None
+    assert other.find_file("", second.id) is None
+
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+SMALL, BOMB = (PNG + (size).to_bytes(4, "big") * 2 + b"\x08\x06" for size in (8, 50_000))
+
+
+async def attach(browser: Browser, name: str, mime: str, body: bytes) -> Any:
+    headers = {**browser.headers, "X-File-Name": name, "Content-Type": mime}
+    answer = await browser.api.call("POST", "/api/uploads", data=body, key="", headers=headers)
+    assert answer.status == 201, answer.body
+    return answer.json
+
+
+async def test_only_pictures_that_models_accept_are_sent_as_pictures(tmp_path: Path) -> None:
+    """What only claims to be one, has too many pixels, or can hold a script is a file."""
+    async with api(tmp_path, then=say("Seen."), config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        work = Path((await browser.get(f"{ALL}/{session}")).json["cwd"])
+        files = [
+            await attach(browser, "real.png", "application/x-unknown", SMALL),
+            await attach(browser, "claimed.png", "image/png", b"<script>alert(1)</script>"),
+            await attach(browser, "drawn.svg", "image/svg+xml", b"<svg onload='alert(1)'/>"),
+            await attach(browser, "bomb.png", "image/png", BOMB),
+        ]
+        assert [f["mime"] for f in files] == [
+            *("image/png", "application/octet-stream", "image/svg+xml", "image/png")
+        ]
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "look", uploads=[f["id"] for f in files])
+            await feed.until("end", session=session)
+        (sent,) = [m for m in a.provider.requests[0].json["messages"] if m["role"] == "user"]
+        kinds = [part["type"] for part in sent["content"]]
+        assert kinds.count("image_url") == 1
+        written = {file.suffix: file for file in work.glob("upload-*")}
+        assert sorted(file.suffix for file in work.glob("upload-*")) == [".png", ".png", ".svg"]
+        assert written[".svg"].stat().st_mode & 0o777 == 0o600
+
+
+async def test_attached_files_are_kept_when_a_message_is_refused(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Seen."), config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        work = Path((await browser.get(f"{ALL}/{session}")).json["cwd"])
+        csv = (await attach(browser, "data.csv", "text/csv", b"a,b\n"))["id"]
+        refused = await browser.send(session, "look", uploads=[csv, "0" * 32])
+        assert refused.status == 400 and list(work.glob("upload-*")) == []
+        async with browser.watch(f"{session}:-1") as feed:
+            assert (await browser.send(session, "again", uploads=[csv])).status == 202
+            await feed.until("end", session=session)
+        assert [file.read_bytes() for file in work.glob("upload-*")] == [b"a,b\n"]
+        assert (await browser.send(session, "once more", uploads=[csv])).status == 400

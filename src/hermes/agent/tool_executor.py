@@ -28,6 +28,7 @@ from hermes.llm.http.tape import TOOL_JOB, mark_job
 log = logging.getLogger(__name__)
 
 _MAX_LISTED = 60
+_LONGEST_PROGRESS = 2000
 """Most names of tools in an error; servers may offer hundreds."""
 _DENIAL = "Not run: {why}. Do not try to get around that; say what you wanted to do and why."
 INTERRUPTED = "interrupted by the user while it was running; its outcome is unknown"
@@ -182,8 +183,13 @@ class ToolBatch:
         return invoke
 
     def _make_progress(self, call: ToolCall) -> Callable[[str], None]:
+        """Secrets are removed before the text is cut: part of one would not be recognised."""
         clean = self._agent.redactor.redact
-        return lambda text: self._turn.host.emit(ToolProgress(call.id, clean(text)))
+
+        def show(text: str) -> None:
+            self._turn.host.emit(ToolProgress(call.id, clean(text)[-_LONGEST_PROGRESS:]))
+
+        return show
 
     async def _run_guarded(
         self, plan: _Plan, toolbox: Toolbox, progress: Callable[[str], None]

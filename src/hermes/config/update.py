@@ -89,7 +89,8 @@ def change_source(source: bytes, changes: Mapping[str, Any]) -> bytes:
             source = _remove_from_source(source, key)
         else:
             text = value if isinstance(value, str) else render_value(value)
-            source = _set_in_source(source, key, text)[1]
+            is_text = not isinstance(value, Mapping | Sequence) or isinstance(value, str)
+            source = _set_in_source(source, key, text, is_text=is_text)[1]
     return source
 
 
@@ -145,11 +146,14 @@ def _parse_valid(source: bytes) -> ParsedYaml:
     return parsed
 
 
-def _set_in_source(source: bytes, key: str, text: str) -> tuple[ConfigChange, bytes]:
+def _set_in_source(
+    source: bytes, key: str, text: str, *, is_text: bool = True
+) -> tuple[ConfigChange, bytes]:
+    """`is_text`: whether it may be the text of a key; otherwise it stands for a list or a map."""
     parsed = _parse_valid(source)
     path = key_path.parse_key(key, parsed.data)
     expected = deepcopy(parsed.data)
-    key_path.set_at(expected, path, _read_value(path, text))
+    key_path.set_at(expected, path, _read_value(path, text, is_text=is_text))
     value = _validate_value(expected, path)
     key_path.set_at(expected, path, value)
     before = decode_text(source, "config.yaml")
@@ -201,13 +205,13 @@ def _encode_text(source: bytes, after: str) -> bytes:
     return (_BOM if source.startswith(_BOM) else b"") + after.encode()
 
 
-def _read_value(path: KeyPath, text: str) -> Any:
+def _read_value(path: KeyPath, text: str, *, is_text: bool) -> Any:
     """Text for a key of type text is taken literally; anything else is read as YAML."""
     import yaml
 
     kind = field_type(path)
     kind = None if kind is Any else kind
-    if kind is not None and fits_type(text, kind):
+    if is_text and kind is not None and fits_type(text, kind):
         return text
     try:
         value = parse_scalar(text)

@@ -33,6 +33,7 @@ LIMIT = 40_000
 """Bytes of output a model is shown."""
 MAX_TIMEOUT = 3600.0
 _PROGRESS_EVERY = 0.2
+_LONGEST_LINE = 4000
 _NO_EDITOR = (
     "echo 'No editor can be opened here, because nobody can type into this command. Give the text "
     "in the command (git commit -m), name a program in GIT_EDITOR or GIT_SEQUENCE_EDITOR, or use "
@@ -212,17 +213,30 @@ def _ending(status: int) -> str:
 
 
 def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
-    """Shows the latest output now and then, whatever its rate."""
+    """Shows the latest output now and then, whatever its rate: whole lines, because a secret is
+    not recognised by its first half."""
     from hermes.core.untrusted_text import reveal_hidden
     from hermes.exec.process.ansi import to_plain_text
 
     shown = 0.0
+    begun: bytes | None = b""
+    """The line that has no end yet; None: it is too long to be shown."""
 
     def watch(data: bytes) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if now - shown >= _PROGRESS_EVERY:
+        nonlocal shown, begun
+        start, end = 0, max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if end and begun is None:
+            start, begun = len(data.splitlines(keepends=True)[0]), b""
+        now, head = time.monotonic(), begun or b""
+        if start < end and now - shown >= _PROGRESS_EVERY:
             shown = now
-            progress(reveal_hidden(to_plain_text(data[-2000:].decode("utf-8", "replace"))))
+            lines = (head + data[start:end]).decode("utf-8", "replace")
+            progress(reveal_hidden(to_plain_text(lines)))
+        if end:
+            begun = data[end:]
+        elif begun is not None:
+            begun += data
+        if begun is not None and len(begun) > _LONGEST_LINE:
+            begun = None
 
     return watch

@@ -53,9 +53,12 @@ class Relay:
                 await target.drain()
         target.close()
 
-    def cut(self) -> None:
-        for writer in self._writers:
+    def cut(self) -> int:
+        """How many connections were cut, both sides counted."""
+        found = {writer for writer in self._writers if not writer.transport.is_closing()}
+        for writer in found:
             writer.transport.abort()
+        return len(found)
 
     def freeze(self) -> None:
         self._frozen |= self._writers

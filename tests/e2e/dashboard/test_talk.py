@@ -179,6 +179,37 @@ async def test_a_session_is_deleted_after_a_while_unless_the_page_is_left(tmp_pa
         assert await sessions.get_meta(session) is None
 
 
+async def test_an_old_list_does_not_replace_what_was_told_since(tmp_path: Path) -> None:
+    """As where a conversation got its title while the list was on its way."""
+    async with visit(tmp_path, then=say("Yes.")) as v:
+        page, held = v.page, asyncio.Event()
+
+        async def hold(route: Any) -> None:
+            answer = await (await route.fetch()).json()
+            await held.wait()
+            rows = [{**row, "title": "An old title"} for row in answer["data"]]
+            rows += [{**row, "id": "other", "title": "From the list"} for row in rows[:1]]
+            await route.fulfill(json={**answer, "data": rows})
+
+        await v.send("hello")
+        await v.wait_until_answered("Yes.")
+        await page.route("**/api/sessions?limit=*", hold)
+        v.api.server.services.dashboard.end_feeds()  # type: ignore[union-attr]
+        await (
+            page.get_by_role("status", name="Connection")
+            .and_(page.locator("[data-state=lost]"))
+            .wait_for()
+        )
+        await v.wait_until_live()
+        await v.send("again")
+        await page.get_by_role("article", name="Hermes").nth(1).wait_for()
+        await page.get_by_role("button", name="Send").wait_for()
+        held.set()
+        await page.get_by_role("link", name="From the list").wait_for()
+        await page.get_by_role("link", name="hello").wait_for()
+        assert await page.get_by_role("link", name="An old title").count() == 0
+
+
 async def test_a_terminal_session_is_resumed(tmp_path: Path) -> None:
     from hermes.core.message import user_message
     from hermes.core.store import SessionMeta

@@ -77,6 +77,27 @@ async def test_progress_is_shown_while_it_runs(ctx: ToolContext) -> None:
         assert (await running).content == "one\ntwo"
 
 
+async def test_progress_is_shown_in_whole_lines(ctx: ToolContext) -> None:
+    """Half a secret is not recognised as one."""
+    seen = asyncio.Event()
+    words: list[str] = []
+
+    def progress(update: str) -> None:
+        words.append(update)
+        seen.set()
+
+    os.mkfifo(ctx.workspace.cwd / "gate")
+    watched = structs.replace(ctx, progress=progress)
+    command = "printf 'one\\nzebra cross'; cat gate; sleep 0.3; printf 'ing\\ntwo\\nthr'"
+    running = asyncio.create_task(call(terminal, watched, command=command))
+    async with asyncio.timeout(90):
+        await seen.wait()
+        await asyncio.to_thread((ctx.workspace.cwd / "gate").write_text, "-")
+        assert (await running).content == "one\nzebra cross-ing\ntwo\nthr"
+    assert words[0] == "one\n"
+    assert "".join(words) in ("one\n", "one\nzebra cross-ing\ntwo\n")
+
+
 async def test_a_flood_stays_below_the_cap_and_says_where_it_is(ctx: ToolContext) -> None:
     content = await text(terminal, ctx, command="seq 30000")
     assert len(content) < 42_000

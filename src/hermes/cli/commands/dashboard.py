@@ -50,7 +50,7 @@ def run(argv: list[str], profile: str) -> int:
         return 0
     address = _find_server(home)
     if address:
-        print_stderr(f"listening on {address}")
+        print(f"listening on {address}", file=sys.stderr, flush=True)
         code = run_async(_make_code(home))
         _show_code(code)
         _open_browser(args, home, address, code)

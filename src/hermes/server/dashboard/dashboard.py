@@ -103,6 +103,8 @@ class Dashboard:
     def is_own_origin(self, request: web.BaseRequest) -> bool:
         """Whether a page of this server sent the request; its Host has been checked."""
         origin, host = request.headers.get("Origin", ""), request.headers.get("Host", "").lower()
+        if not self._public.netloc:
+            return origin.lower() == f"http://{host}"
         public = f"{self._public.scheme}://{self._public.netloc}".lower()
         own = public if host == self._public.netloc.lower() else f"http://{host}"
         return origin.lower() in (own, public)

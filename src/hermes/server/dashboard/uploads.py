@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,13 +47,18 @@ class Uploads:
         self._files[upload_id] = saved
         return saved
 
-    def take_file(self, owner: str, upload_id: str) -> Upload | None:
-        """The file, which is the caller's from now on; None when the owner has no such file."""
+    def find_file(self, owner: str, upload_id: str) -> Upload | None:
+        """None when the owner has no such file, or no longer."""
         found = self._files.get(upload_id)
         if found is None or found.owner != owner:
             return None
-        del self._files[upload_id]
         return found if found.file.exists() else None
+
+    def remove_files(self, taken: Iterable[Upload]) -> None:
+        """What a message has taken."""
+        for upload in taken:
+            self._files.pop(upload.id, None)
+            upload.file.unlink(missing_ok=True)
 
     def _remove_old(self) -> None:
         """Also what another process of this home left."""

@@ -8,7 +8,7 @@ export const PLACE = location.pathname === "/" ? "" : location.pathname;
 const TOKEN = `hermes-page${PLACE}`;
 const RETRY = 1000;
 export const state = { user: undefined, connection: "connecting", retryAt: 0, updated: false, assets: "",
-  sessions: new Map(), sessionsLoaded: false, nextSessions: null, conversations: new Map(), toast: null };
+  sessions: new Map(), removing: new Set(), sessionsLoaded: false, nextSessions: null, conversations: new Map(), toast: null };
 const listeners = new Map();
 
 /** Re-renders when the topic changes. */
@@ -156,9 +156,10 @@ export async function loadGroup(conv, group) {
 export async function openConversation(id) {
   const conv = conversation(id);
   if (conv.loaded) return conv;
+  const asked = ++moment;
   try {
     const meta = await get(`api/sessions/${id}`);
-    state.sessions.set(id, meta);
+    takeSession(meta, asked);
     conv.effort = meta.effort;
     const total = Math.max(conv.total, meta.message_count);
     const first = Math.max(0, Math.floor((total - 1) / GROUP) - 1) * GROUP;
@@ -174,10 +175,19 @@ export async function openConversation(id) {
   return conv;
 }
 
+/** When events last told of a session, by its id, on a clock that every request moves on. */
+const told = new Map();
+let moment = 0;
+/** Takes a session out of an answer, unless an event has told of it since the question. */
+function takeSession(session, asked) {
+  if (!(told.get(session.id) > asked)) state.sessions.set(session.id, session);
+}
+
 /** Loads sessions: the first ones, those after `cursor`, or the archived ones. */
 export async function loadSessions({ cursor = "", archived = false, limit = 100 } = {}) {
+  const asked = ++moment;
   const page = await get(`api/sessions?limit=${limit}${cursor ? `&cursor=${cursor}` : ""}${archived ? "&archived=true" : ""}`);
-  for (const session of page.data) state.sessions.set(session.id, session);
+  for (const session of page.data) takeSession(session, asked);
   if (!archived && (cursor || !state.sessionsLoaded)) state.nextSessions = page.next_cursor;
   state.sessionsLoaded = true;
   changed("sessions");
@@ -250,11 +260,14 @@ export function applyEvent(name, data) {
     changed("app");
     changed("hello");
   } else if (name === "session") {
+    told.set(data.session.id, ++moment);
     state.sessions.set(data.session.id, data.session);
     const conv = state.conversations.get(data.session.id);
     if (conv) { conv.total = Math.max(conv.total, data.session.message_count); changed(conv.id); }
     changed("sessions");
   } else if (name === "session.deleted") {
+    told.set(data.session, ++moment);
+    state.removing.delete(data.session);
     state.sessions.delete(data.session);
     changed("sessions");
   } else if (name === "log") {

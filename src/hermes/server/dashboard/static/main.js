@@ -52,15 +52,14 @@ function stateOf(session) {
 }
 
 function removeLater(session) {
-  state.sessions.delete(session.id);
-  changed("sessions");
-  const timer = setTimeout(() => request("DELETE", `api/sessions/${session.id}`).catch(error => {
-    toast(error.message);
-    loadSessions();
-  }), 8000);
-  const undo = () => { clearTimeout(timer); state.sessions.set(session.id, session); changed("sessions"); };
+  const hide = isHidden => { state.removing[isHidden ? "add" : "delete"](session.id); changed("sessions"); };
+  hide(true);
+  const timer = setTimeout(() => request("DELETE", `api/sessions/${session.id}`).then(() => {
+    state.sessions.delete(session.id);
+    hide(false);
+  }, error => { hide(false); toast(error.message); }), 8000);
   addEventListener("pagehide", () => clearTimeout(timer), { once: true });
-  toast(T.deleted(session.title || T.untitled), { label: T.undo, run: undo });
+  toast(T.deleted(session.title || T.untitled), { label: T.undo, run: () => { clearTimeout(timer); hide(false); } });
   if (location.hash === `#/c/${session.id}`) location.hash = "#/talk";
 }
 
@@ -98,7 +97,7 @@ function Sessions({ current, onPalette }) {
   useEffect(() => { if (filter === "archived") loadSessions({ archived: true }).catch(error => toast(error.message)); }, [filter]);
   const words = query.trim().toLowerCase();
   const fits = FILTERS[filter] || (session => !session.archived && session.source === filter);
-  const list = [...state.sessions.values()].filter(s => fits(s) && (!words || (s.title || "").toLowerCase().includes(words)))
+  const list = [...state.sessions.values()].filter(s => fits(s) && !state.removing.has(s.id) && (!words || (s.title || "").toLowerCase().includes(words)))
     .sort((a, b) => b.pinned - a.pinned || b.updated_at - a.updated_at);
   const sources = [...new Set([...state.sessions.values()].map(s => s.source))].sort();
   const more = () => loadSessions({ cursor: state.nextSessions }).catch(error => toast(error.message));

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import secrets
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,12 +17,13 @@ from hermes.app.live.conversation import LiveConversation
 from hermes.app.live.live_session import LiveSession
 from hermes.app.live.log_records import LEVELS, RecordFilter, make_filter
 from hermes.app.live.stored_queue import QueuedMessage
+from hermes.core.image_size import is_oversized
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Media, Message, Text, clean_message, user_message
 from hermes.core.store import Objects, SessionMeta
 from hermes.core.text import replace_invalid
 from hermes.server.dashboard.feed import MAX_WATCHED, Feed
-from hermes.server.dashboard.uploads import MAX_PER_TURN, Upload
+from hermes.server.dashboard.uploads import MAX_PER_TURN, Upload, Uploads
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
@@ -27,9 +31,11 @@ from hermes.server.route import Route, RouteServices, require_dashboard
 from hermes.server.session_access import find_current, find_owned, submit_message
 from hermes.server.turns.sessions import is_owner
 from hermes.server.turns.sse import send_frames
+from hermes.tools._files.images import detect_image_type
 from hermes.version import VERSION
 
 _WATCHED = re.compile(r"([A-Za-z0-9._:-]{1,256}):(-1|[0-9]{1,8})")
+_PICTURES = r"image/(png|jpeg|gif|webp)"
 _LONGEST_TEXT = 1_000_000
 _SENT_KIND = "web_turn"
 _MAX_SENT = 2000
@@ -147,16 +153,20 @@ async def _take_message(
     is_new = await objects.add(_SENT_KIND, sent_id, attempt)
     if not is_new and (known := await _find_sent(objects, sent_id, server)):
         return known
+    uploads, placed = require_dashboard(services).uploads, list[Path]()
     try:
-        files = [_take_upload(call, services, upload_id) for upload_id in body.uploads]
+        files = [_find_upload(call, uploads, upload_id) for upload_id in body.uploads]
         if not body.content.strip() and not files:
             raise bad_request("content is empty.", "content")
-        message = await _build_message(body.content, files, meta)
+        message = await asyncio.to_thread(_build_message, body.content, files, meta, placed)
         item = QueuedMessage(answer.id, message)
         answer.state = await submit_message(call.principal, services, meta, item, body.busy)
     except Exception:
+        # What was attached can be sent again.
+        await asyncio.to_thread(_remove_files, placed)
         await objects.remove(_SENT_KIND, sent_id, owner="")
         raise
+    await asyncio.to_thread(uploads.remove_files, files)
     await objects.put(_SENT_KIND, sent_id, msgspec.json.encode(answer), keep_latest=_MAX_SENT)
     return answer
 
@@ -173,28 +183,28 @@ async def _find_sent(objects: Objects, sent_id: str, token: str) -> TurnAnswer |
         return TurnAnswer(attempt.id, "queued") if attempt.server == token else None
 
 
-def _take_upload(call: ApiCall, services: RouteServices, upload_id: str) -> Upload:
-    found = require_dashboard(services).uploads.take_file(call.principal.name, upload_id)
+def _find_upload(call: ApiCall, uploads: Uploads, upload_id: str) -> Upload:
+    found = uploads.find_file(call.principal.name, upload_id)
     if found is None:
         raise bad_request("This file is no longer there. Attach it again.", "uploads")
     return found
 
 
-async def _build_message(content: str, files: list[Upload], meta: SessionMeta) -> Message:
-    """Pictures go to the model; other files to the session's folder, whose path it is told."""
-    import asyncio
-    from pathlib import Path
-
+def _build_message(
+    content: str, files: list[Upload], meta: SessionMeta, placed: list[Path]
+) -> Message:
+    """Pictures go to the model; other files to the session's folder (added to `placed`), whose
+    path it is told."""
     media: list[Media] = []
     lines: list[str] = []
     for upload in files:
-        if upload.mime.startswith("image/"):
-            data = await asyncio.to_thread(upload.file.read_bytes)
-            media.append(Media(upload.mime, data, name=upload.name))
-            upload.file.unlink(missing_ok=True)
+        data = upload.file.read_bytes()
+        if (mime := detect_image_type(data)) and not is_oversized(data):
+            media.append(Media(mime, data, name=upload.name))
         else:
-            target = Path(meta.cwd) / f"upload-{upload.id[:8]}{_safe_suffix(upload.name)}"
-            await asyncio.to_thread(_move_file, upload.file, target)
+            target = Path(meta.cwd) / f"upload-{secrets.token_hex(4)}{_safe_suffix(upload.name)}"
+            _write_file(target, data)
+            placed.append(target)
             lines.append(f"[Attached file {replace_invalid(upload.name)!r}: {target}]")
     text = "\n\n".join(filter(None, (content, "\n".join(lines))))
     return clean_message(user_message(text, *media))
@@ -205,13 +215,15 @@ def _safe_suffix(name: str) -> str:
     return found[0].lower() if found else ""
 
 
-def _move_file(source: Any, target: Any) -> None:
-    import os
-
+def _write_file(target: Path, data: bytes) -> None:
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "wb") as out:
-        out.write(source.read_bytes())
-    source.unlink(missing_ok=True)
+        out.write(data)
+
+
+def _remove_files(files: list[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
 
 
 async def change_turn(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -283,7 +295,7 @@ async def get_media(call: ApiCall, services: RouteServices) -> web.StreamRespons
     part = await _find_part(call, services, meta.id)
     if not isinstance(part, Media) or not part.data:
         raise not_found("file", call.path_params["part"])
-    mime = part.mime if re.fullmatch(r"image/(png|jpeg|gif|webp)", part.mime) else ""
+    mime = part.mime if re.fullmatch(_PICTURES, part.mime) else ""
     return web.Response(
         body=part.data, content_type=mime or "application/octet-stream", headers=_ATTACHMENT
     )
@@ -346,8 +358,10 @@ async def upload_file(call: ApiCall, services: RouteServices) -> web.StreamRespo
     name = replace_invalid(unquote(call.request.headers.get("X-File-Name", "")))
     name = "".join(c for c in name.replace("\\", "/").rpartition("/")[2] if c.isprintable())[:200]
     mime = call.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if not re.fullmatch(r"[\w.+-]{1,60}/[\w.+-]{1,80}", mime):
+    is_claimed = re.fullmatch(_PICTURES, mime)
+    if is_claimed or not re.fullmatch(r"[\w.+-]{1,60}/[\w.+-]{1,80}", mime):
         mime = "application/octet-stream"
+    mime = detect_image_type(call.body) or mime
     uploads = require_dashboard(services).uploads
     saved = uploads.save_file(call.principal.name, name or "file", mime, call.body)
     data = {"id": saved.id, "name": saved.name, "mime": saved.mime, "bytes": saved.bytes}

@@ -52,7 +52,7 @@ _MAX_TURNS = 200
 _MAX_FILES = 50
 _MAX_WALKED = 20_000
 _FILE_START = re.compile(r"^diff --git ", re.MULTILINE)
-_FILE_NAME = re.compile(r'"?a/(.+?)"? "?b/')
+_QUOTED_NAME = re.compile(r'"a/((?:[^"\\]|\\.)*)"')
 
 
 class UndoBody(Struct):
@@ -148,8 +148,8 @@ async def get_changes(call: ApiCall, services: RouteServices) -> web.StreamRespo
 def _list_files(diff: str) -> list[dict[str, Any]]:
     rows = []
     for part in _FILE_START.split(diff)[1:]:
-        name, lines = _FILE_NAME.match(part), part.partition("\n@@")[2].split("\n")
-        head = part.partition("\n@@")[0]
+        head, _, body = part.partition("\n@@")
+        lines = body.split("\n")
         state = "changed"
         if "\nnew file mode " in head:
             state = "added"
@@ -157,13 +157,22 @@ def _list_files(diff: str) -> list[dict[str, Any]]:
             state = "removed"
         rows.append(
             {
-                "path": name[1] if name else "?",
+                "path": _read_name(head.partition("\n")[0]),
                 "state": state,
                 "added": sum(line.startswith("+") for line in lines),
                 "removed": sum(line.startswith("-") for line in lines),
             }
         )
     return rows
+
+
+def _read_name(names: str) -> str:
+    """The name in `a/NAME b/NAME`, as the system knows it: git quotes those with a quote or a
+    control character."""
+    if quoted := _QUOTED_NAME.match(names):
+        written = quoted[1].encode().decode("unicode_escape").encode("latin-1")
+        return written.decode("utf-8", "replace")
+    return names[2 : len(names) // 2]
 
 
 async def _run_snapshot(work: Any) -> Any:
