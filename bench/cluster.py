@@ -179,7 +179,7 @@ def copy_queued(database: str, run: str, count: int, *, wakes: bool) -> None:
                 for number, id in enumerate(ids):
                     made = bytes(body).replace(run.encode(), id.encode())
                     made = made.replace(session.encode(), names[number].encode())
-                    copy.write_row((tenant, "run", id, owner, 0.0, float(number), made))
+                    copy.write_row((tenant, "run", id, owner, 0.0, 0.0, made))
             with cursor.copy(
                 "COPY public.session_inbox (tenant, session, kind, ref, owner, woken) FROM STDIN"
             ) as copy:
