@@ -18,7 +18,7 @@ from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.postgres.connection import PostgresConnection, open_connection
 from hermes.store.postgres.database import PostgresDatabase, TenantDatabase
-from hermes.store.postgres.engine import defer_wake
+from hermes.store.postgres.engine import BATCH, SINGLETONS, TURNS, Wake, defer_wake
 from hermes.store.postgres.inbox import PostgresInbox
 from hermes.store.postgres.lease import NodeLease
 from hermes.store.postgres.schema import SCHEMA_VERSION, migrate_database
@@ -136,6 +136,19 @@ async def test_what_waits_is_neither_deleted_nor_counted_among_what_was_used(url
         await inbox.trim_objects("run", 2, owner="me")
         kept = {found.id for found in await store.objects.list_all("run", owner="me")}
         assert kept == {"ended-3", *(f"waits-{number}" for number in range(5))}
+
+
+def test_a_session_that_is_named_like_something_else_has_its_own_wake(url: str) -> None:
+    """Otherwise it would wait for workers that do not answer sessions."""
+    with open_connection(url) as db:
+        for queue, name in ((BATCH, "batch/run/0"), (SINGLETONS, "gateway")):
+            other = Wake(0, name, queue)
+            defer_wake(db, other)
+            for session in (name, other.key):
+                defer_wake(db, Wake(0, session))
+        rows = db.execute("SELECT queue_name, lock FROM public.procrastinate_jobs").fetchall()
+    assert len(set(rows)) == len({lock for _, lock in rows}) == 6
+    assert sum(queue == TURNS for queue, _ in rows) == 4
 
 
 async def test_two_nodes_of_one_name_do_not_run_at_once(url: str) -> None:
