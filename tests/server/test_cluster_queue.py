@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from bench.cluster import copy_queued
 
 from tests.kit import Gate, run_hermes, say
 from tests.kit.postgres import create_database
 from tests.kit.server import Provider, Received
+from tests.server.serve_process import SECRET
 from tests.server.test_cluster import make_home, read_run, run_nodes, start_run
 
 pytestmark = pytest.mark.e2e
@@ -68,11 +71,32 @@ async def test_a_worker_runs_what_waits_and_ends(tmp_path: Path, url: str) -> No
         _, state = await a.call("GET", f"/v1/runs/{runs[0]}")
         assert state["status"] == "queued"
         home = make_home(tmp_path / "w", provider, url)
-        home.env["API_SERVER_KEY"] = "serve-key-0123456789abcdef0123456789"
+        home.env["API_SERVER_KEY"] = SECRET
         done = await run_hermes(["worker", "--queues", "turns", "--until-idle"], home)
         assert done.rc == 0 and "working as w" in done.stderr, done.stderr
         for run in runs:
             assert (await read_run(a, run))[-1][1]["output"] == "Worked."
+
+
+async def test_what_waited_before_there_was_a_worker_is_answered(tmp_path: Path, url: str) -> None:
+    """Sessions with a copy of one run each, made as the measurements of the queue make them."""
+    count = 40
+    async with (
+        Provider(then=lambda request: say("Worked.")) as provider,
+        run_nodes(tmp_path, provider, url, "a", roles=["api"]) as (a,),
+    ):
+        run = await start_run(a, "text")
+        await asyncio.to_thread(copy_queued, url, run, count, wakes=True)
+        home = make_home(tmp_path / "w", provider, url)
+        home.env["API_SERVER_KEY"] = SECRET
+        done = await run_hermes(["worker", "--queues", "turns", "--until-idle"], home)
+        assert done.rc == 0, done.stderr
+        for id in (run, *(f"run_{number:032x}" for number in range(count))):
+            status, state = await a.call("GET", f"/v1/runs/{id}")
+            assert (status, state["status"], state["output"]) == (200, "completed", "Worked.")
+        with psycopg.connect(url) as db:
+            assert db.execute("SELECT count(*) FROM session_inbox").fetchone() == (0,)
+    assert len(provider.requests) == count + 1
 
 
 async def test_no_statement_that_writes_notifies(tmp_path: Path, url: str) -> None:
