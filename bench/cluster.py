@@ -163,24 +163,27 @@ def copy_queued(database: str, run: str, count: int, *, wakes: bool) -> None:
     """Sessions that wait with a copy of this run each; the run itself is named in its body."""
     with psycopg.connect(database) as db:
         rows = db.execute(
-            "SELECT tenant, owner, body FROM public.objects WHERE kind = 'run' AND id = %s", (run,)
+            "SELECT o.tenant, o.owner, o.body, i.session FROM public.objects o"
+            " JOIN public.session_inbox i ON i.kind = o.kind AND i.ref = o.id"
+            " WHERE o.kind = 'run' AND o.id = %s",
+            (run,),
         ).fetchall()
-        ((tenant, owner, body),) = rows
+        ((tenant, owner, body, session),) = rows
+        assert session.encode() in bytes(body)
         ids = [f"run_{number:032x}" for number in range(count)]
-        session = bytes(body).partition(b"api_")[2][:20]
+        names = [f"{number:0{len(session)}d}" for number in range(count)]
         with db.cursor() as cursor:
             with cursor.copy(
                 "COPY public.objects (tenant, kind, id, owner, created, used, body) FROM STDIN"
             ) as copy:
                 for number, id in enumerate(ids):
                     made = bytes(body).replace(run.encode(), id.encode())
-                    made = made.replace(session, f"{number:020d}".encode())
-                    copy.write_row((tenant, "run", id, owner, 0.0, float(number), made))
+                    made = made.replace(session.encode(), names[number].encode())
+                    copy.write_row((tenant, "run", id, owner, 0.0, 0.0, made))
             with cursor.copy(
                 "COPY public.session_inbox (tenant, session, kind, ref, owner, woken) FROM STDIN"
             ) as copy:
-                for number, id in enumerate(ids):
-                    name = f"api_{number:020d}"
+                for name, id in zip(names, ids, strict=True):
                     copy.write_row((tenant, name, "run", id, owner, wakes))
             if wakes:
                 cursor.execute(
@@ -188,6 +191,7 @@ def copy_queued(database: str, run: str, count: int, *, wakes: bool) -> None:
                     " queueing_lock, args) SELECT 'turns', 'wake', k, k, jsonb_build_object("
                     "'tenant', tenant, 'session', session) FROM (SELECT tenant, session,"
                     " tenant || '/' || session AS k FROM public.session_inbox) AS i"
+                    " WHERE k NOT IN (SELECT lock FROM public.procrastinate_jobs)"
                 )
     with psycopg.connect(database, autocommit=True) as db:
         db.execute("VACUUM ANALYZE")

@@ -109,6 +109,12 @@ def _find_programs(folder: Path, *, private: bool) -> Path:
     return installed / "pginstall" / "bin"
 
 
+def copy_programs(folder: Path) -> Path:
+    """The folder with initdb and postgres, below this one unless another user can read it where it
+    is installed."""
+    return _find_programs(folder, private=True)
+
+
 @contextmanager
 def run_postgres() -> Iterator[PostgresServer]:
     folder = Path(tempfile.mkdtemp(prefix="hermes-pg-"))

@@ -1,4 +1,5 @@
-"""Several nodes on one PostgreSQL: what one does, all of them know."""
+"""Several nodes on one PostgreSQL, in short: all know what one does, and another goes on with what
+one was doing when it died, was stopped or ended."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ from tests.kit.server import Provider, Received
 from tests.server.serve_process import ServeProcess, serve
 
 pytestmark = pytest.mark.e2e
+LEASE = 6
+"""Longer than a busy machine lets a process wait."""
 
 
 @pytest.fixture
@@ -77,6 +80,18 @@ def read_frames(stream: bytes) -> list[tuple[str, Any]]:
         if "data" in lines:
             found.append((lines.get("event", ""), json.loads(lines["data"])))
     return found
+
+
+async def start_run(node: ServeProcess, text: str, session: str = "") -> str:
+    body = {"input": text, **({"session_id": session} if session else {})}
+    status, started = await node.call("POST", "/v1/runs", body)
+    assert status == 202, started
+    return str(started["run_id"])
+
+
+async def read_run(node: ServeProcess, run: str) -> list[tuple[str, Any]]:
+    async with asyncio.timeout(90):
+        return read_frames(await node.read(f"/v1/runs/{run}/events"))
 
 
 async def test_nodes_share_what_they_store(tmp_path: Path, url: str) -> None:
@@ -141,7 +156,7 @@ async def test_the_run_of_a_killed_node_goes_on_elsewhere(tmp_path: Path, url: s
 
     async with (
         Provider(then=answer) as provider,
-        run_nodes(tmp_path, provider, url, "a", "b", lease_seconds=3) as (a, b),
+        run_nodes(tmp_path, provider, url, "a", "b", lease_seconds=LEASE) as (a, b),
     ):
         _, started = await a.call("POST", "/v1/runs", {"input": "Do it once."})
         path = f"/v1/runs/{started['run_id']}"
@@ -188,7 +203,7 @@ async def test_a_node_that_was_stopped_for_too_long_writes_nothing(
 
     async with (
         Provider(then=answer) as provider,
-        run_nodes(tmp_path, provider, url, "a", "b", lease_seconds=3) as (a, b),
+        run_nodes(tmp_path, provider, url, "a", "b", lease_seconds=LEASE) as (a, b),
     ):
         _, started = await a.call("POST", "/v1/runs", {"input": "Say it."})
         path = f"/v1/runs/{started['run_id']}"
@@ -243,3 +258,41 @@ async def test_any_node_steers_approves_and_stops(tmp_path: Path, url: str) -> N
         assert status == 200 and stopped["status"] in ("stopping", "cancelled"), stopped
         assert read_frames(await b.read(f"{path}/events"))[-1][0] == "run.cancelled"
         gate.open()
+
+
+async def test_a_node_that_ends_hands_its_runs_over(tmp_path: Path, url: str) -> None:
+    go = tmp_path / "work" / "go"
+
+    def answer(request: Received) -> Any:
+        step = sum(m["role"] == "tool" for m in request.json["messages"])
+        if step == 2:
+            return say("Done.")
+        command = f"echo step{step} >> effects.log; while [ ! -e go ]; do sleep 0.05; done"
+        return call((f"c{step}", "terminal", {"command": command}))
+
+    async with (
+        Provider(then=answer) as provider,
+        run_nodes(tmp_path, provider, url, "a", "b") as nodes,
+    ):
+        run = await start_run(nodes[0], "Do it.")
+        effects = tmp_path / "work" / "effects.log"
+        async with asyncio.timeout(90):
+            while not effects.exists():
+                await asyncio.sleep(0.02)
+        with psycopg.connect(url) as db:
+            sql = "SELECT split_part(owner, '#', 1) FROM sessions WHERE state = 'running'"
+            (name,) = db.execute(sql).fetchone() or ("",)
+        runner, other = nodes if name == "a" else nodes[::-1]
+        runner.process.send_signal(signal.SIGTERM)
+        await runner.wait_until_closed()
+        go.touch()
+        assert await runner.wait() == 0
+        events = await read_run(other, run)
+        assert events[-1][0] == "run.completed" and events[-1][1]["output"] == "Done."
+        assert [name for name, _ in events if name == "run.resumed"] == []
+        assert effects.read_text().split() == ["step0", "step1"]
+        told = json.dumps(provider.last.json["messages"])
+        assert "died while it ran" not in told
+        with psycopg.connect(url) as db:
+            homes = db.execute("SELECT node FROM session_homes").fetchall()
+        assert homes == [("b" if name == "a" else "a",)]

@@ -22,8 +22,7 @@ from tests.kit.api import Api, api
 from tests.kit.postgres import create_database, run_postgres
 from tests.kit.server import Provider, Received
 from tests.server.serve_process import SECRET, ServeProcess
-from tests.server.test_cluster import ask, find_runner, read_frames, run_nodes
-from tests.server.test_cluster_queue import read_run, start_run
+from tests.server.test_cluster import ask, find_runner, read_frames, read_run, run_nodes, start_run
 
 pytestmark = pytest.mark.e2e
 WORDS = 300

@@ -17,8 +17,7 @@ from tests.kit import call, run_hermes, say
 from tests.kit.postgres import create_database
 from tests.kit.server import Provider, Received
 from tests.server.serve_process import serve
-from tests.server.test_cluster import find_runner, make_home
-from tests.server.test_cluster_queue import read_run, start_run
+from tests.server.test_cluster import find_runner, make_home, read_run, start_run
 
 pytestmark = pytest.mark.e2e
 

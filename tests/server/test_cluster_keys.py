@@ -1,10 +1,11 @@
-"""Keys and logins of providers that all nodes of a cluster use together."""
+"""Keys and logins that all nodes of a cluster share, and where none of them is to be seen."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,14 @@ from hermes.llm.provider_spec import OAuthSpec
 from hermes.store.postgres.shared.keys import PostgresKeys
 from hermes.store.postgres.shared.seal import seal_text, unseal_text
 from hermes.store.postgres.store import open_postgres
+from tests.kit import call, run_hermes, say
+from tests.kit.home import KEY
 from tests.kit.oauth import Authority
-from tests.kit.postgres import create_database
+from tests.kit.postgres import create_database, run_postgres
+from tests.kit.server import Provider, Received
+from tests.server.serve_process import SECRET, serve
+from tests.server.test_cluster import make_home, read_run, start_run
+from tests.server.test_cluster_anywhere import log_statements
 
 pytestmark = pytest.mark.e2e
 
@@ -98,3 +105,57 @@ def test_a_seal_opens_with_its_key_alone() -> None:
         assert unseal_text(sealed[:-1] + bytes([sealed[-1] ^ 1]), "key") == b""
         assert text not in sealed or len(text) < 2
     assert unseal_text(b"short", "key") == b""
+
+
+async def test_no_secret_is_in_a_log_or_in_the_list_of_processes(tmp_path: Path) -> None:
+    """Also with a database that logs every statement with its values."""
+    password, seal = "pass-7f3a9c1e5b", "seal-2d8e6f4a0c"
+
+    def reply(request: Received) -> Any:
+        if request.json["messages"][-1]["role"] == "user":
+            return call(("c1", "terminal", {"command": "echo done"}))
+        return say("Done.")
+
+    with run_postgres() as server:
+        log_statements(server.url())
+        async with Provider(then=reply) as provider:
+            url = server.url().replace("postgres@", f"postgres:{password}@")
+            home = make_home(tmp_path / "a", provider, url)
+            home.env["HERMES_CLUSTER_KEY"] = seal
+            told, keys = "", []
+            for words in (["cluster", "init"], ["tenants", "add", "acme"]):
+                done = await run_hermes(words, home)
+                told += done.stdout + done.stderr
+            for _ in range(2):
+                keys.append((await run_hermes(["keys", "add", "acme"], home)).stdout.strip())
+            listed = json.loads((await run_hermes(["keys", "list", "--json"], home)).stdout)
+            assert (await run_hermes(["keys", "revoke", listed["keys"][1]["id"]], home)).rc == 0
+            async with serve(home) as node:
+                said = {"messages": [{"role": "user", "content": "Do it."}]}
+                path = "/v1/chat/completions"
+                for key, expected in ((SECRET, 200), (keys[0], 200), (keys[1], 401)):
+                    headers = {"Authorization": f"Bearer {key}"}
+                    status, answer = await node.call("POST", path, said, **headers)
+                    assert status == expected, answer
+                run = await start_run(node, "Do it.")
+                assert (await read_run(node, run))[-1][0] == "run.completed"
+                argv = list_arguments()
+                told += node.told + json.dumps((await node.call("GET", "/health/detailed"))[1])
+                for words in (["cluster", "status"], ["cluster", "nodes", "--json"]):
+                    done = await run_hermes(words, home)
+                    told += done.stdout + done.stderr
+        logged = (server.folder / "log").read_text(errors="replace")
+    own = "".join(f.read_text() for f in home.path.rglob("*.log*"))
+    assert "INSERT INTO public.keys" in logged and "serve" in argv
+    for secret in (password, seal, SECRET, KEY, *keys):
+        for text in (logged, argv, told, own):
+            assert secret not in text and secret.encode().hex() not in text, secret
+
+
+def list_arguments() -> str:
+    """Those of every process there is."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return "\n".join(found)

@@ -1,22 +1,20 @@
-"""What waits for sessions of a cluster: limits, order, workers, hand-over, and no writing with a
-notice."""
+"""What waits for sessions of a cluster: limits, order, workers, and no writing with a notice."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from bench.cluster import copy_queued
 
-from tests.kit import Gate, call, run_hermes, say
+from tests.kit import Gate, run_hermes, say
 from tests.kit.postgres import create_database
 from tests.kit.server import Provider, Received
-from tests.server.serve_process import ServeProcess
-from tests.server.test_cluster import make_home, read_frames, run_nodes
+from tests.server.serve_process import SECRET
+from tests.server.test_cluster import make_home, read_run, run_nodes, start_run
 
 pytestmark = pytest.mark.e2e
 
@@ -29,18 +27,6 @@ def url(postgres_server: str) -> Any:
 
 def last_prompt(request: Received) -> str:
     return next(m["content"] for m in reversed(request.json["messages"]) if m["role"] == "user")
-
-
-async def start_run(node: ServeProcess, text: str, session: str = "") -> str:
-    body = {"input": text, **({"session_id": session} if session else {})}
-    status, started = await node.call("POST", "/v1/runs", body)
-    assert status == 202, started
-    return str(started["run_id"])
-
-
-async def read_run(node: ServeProcess, run: str) -> list[tuple[str, Any]]:
-    async with asyncio.timeout(90):
-        return read_frames(await node.read(f"/v1/runs/{run}/events"))
 
 
 async def test_messages_of_a_session_are_answered_once_and_in_order(
@@ -85,49 +71,32 @@ async def test_a_worker_runs_what_waits_and_ends(tmp_path: Path, url: str) -> No
         _, state = await a.call("GET", f"/v1/runs/{runs[0]}")
         assert state["status"] == "queued"
         home = make_home(tmp_path / "w", provider, url)
-        home.env["API_SERVER_KEY"] = "serve-key-0123456789abcdef0123456789"
+        home.env["API_SERVER_KEY"] = SECRET
         done = await run_hermes(["worker", "--queues", "turns", "--until-idle"], home)
         assert done.rc == 0 and "working as w" in done.stderr, done.stderr
         for run in runs:
             assert (await read_run(a, run))[-1][1]["output"] == "Worked."
 
 
-async def test_a_node_that_ends_hands_its_runs_over(tmp_path: Path, url: str) -> None:
-    go = tmp_path / "work" / "go"
-
-    def answer(request: Received) -> Any:
-        step = sum(m["role"] == "tool" for m in request.json["messages"])
-        if step == 2:
-            return say("Done.")
-        command = f"echo step{step} >> effects.log; while [ ! -e go ]; do sleep 0.05; done"
-        return call((f"c{step}", "terminal", {"command": command}))
-
+async def test_what_waited_before_there_was_a_worker_is_answered(tmp_path: Path, url: str) -> None:
+    """Sessions with a copy of one run each, made as the measurements of the queue make them."""
+    count = 40
     async with (
-        Provider(then=answer) as provider,
-        run_nodes(tmp_path, provider, url, "a", "b") as nodes,
+        Provider(then=lambda request: say("Worked.")) as provider,
+        run_nodes(tmp_path, provider, url, "a", roles=["api"]) as (a,),
     ):
-        run = await start_run(nodes[0], "Do it.")
-        effects = tmp_path / "work" / "effects.log"
-        async with asyncio.timeout(90):
-            while not effects.exists():
-                await asyncio.sleep(0.02)
+        run = await start_run(a, "text")
+        await asyncio.to_thread(copy_queued, url, run, count, wakes=True)
+        home = make_home(tmp_path / "w", provider, url)
+        home.env["API_SERVER_KEY"] = SECRET
+        done = await run_hermes(["worker", "--queues", "turns", "--until-idle"], home)
+        assert done.rc == 0, done.stderr
+        for id in (run, *(f"run_{number:032x}" for number in range(count))):
+            status, state = await a.call("GET", f"/v1/runs/{id}")
+            assert (status, state["status"], state["output"]) == (200, "completed", "Worked.")
         with psycopg.connect(url) as db:
-            sql = "SELECT split_part(owner, '#', 1) FROM sessions WHERE state = 'running'"
-            (name,) = db.execute(sql).fetchone() or ("",)
-        runner, other = nodes if name == "a" else nodes[::-1]
-        runner.process.send_signal(signal.SIGTERM)
-        await runner.wait_until_closed()
-        go.touch()
-        assert await runner.wait() == 0
-        events = await read_run(other, run)
-        assert events[-1][0] == "run.completed" and events[-1][1]["output"] == "Done."
-        assert [name for name, _ in events if name == "run.resumed"] == []
-        assert effects.read_text().split() == ["step0", "step1"]
-        told = json.dumps(provider.last.json["messages"])
-        assert "died while it ran" not in told
-        with psycopg.connect(url) as db:
-            homes = db.execute("SELECT node FROM session_homes").fetchall()
-        assert homes == [("b" if name == "a" else "a",)]
+            assert db.execute("SELECT count(*) FROM session_inbox").fetchone() == (0,)
+    assert len(provider.requests) == count + 1
 
 
 async def test_no_statement_that_writes_notifies(tmp_path: Path, url: str) -> None:

@@ -13,8 +13,8 @@ from tests.kit import Gate, say
 from tests.kit.postgres import create_database
 from tests.kit.server import Provider, Received
 from tests.server.serve_process import serve
-from tests.server.test_cluster import make_home, run_nodes
-from tests.server.test_cluster_queue import last_prompt, read_run, start_run
+from tests.server.test_cluster import make_home, read_run, run_nodes, start_run
+from tests.server.test_cluster_queue import last_prompt
 
 pytestmark = pytest.mark.e2e
 

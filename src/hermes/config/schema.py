@@ -10,7 +10,7 @@ from hermes.core.wire_names import WireName
 
 SCHEMA_VERSION = 3
 """Incremented when the meaning of a key changes, so that files cached by older code are re-read."""
-
+Roles: TypeAlias = Annotated[tuple[Literal["api", "gateway", "worker"], ...], Meta(min_length=1)]
 ToolCalls: TypeAlias = Literal["native", "text", "schema"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -404,7 +404,7 @@ class ClusterSection(Section, frozen=True):
     """The variable with the address of the database: postgresql://user:password@host/name."""
     database: str = ""
     """The address itself, without a password; it comes before the variable."""
-    roles: tuple[Literal["api", "gateway", "worker"], ...] = ("api", "gateway", "worker")
+    roles: Roles = ("api", "gateway", "worker")
     """What a node does. api: it answers requests; worker: it runs what waits."""
     node: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$")] = ""
     """The name of this node, which no other may have; empty: the host's with a random part."""
@@ -424,7 +424,7 @@ class ClusterSection(Section, frozen=True):
     """none: files stay where they are; snapshot: they follow a session; shared:PATH: one folder."""
     snapshot_mb: Annotated[int, Meta(ge=1, le=1024)] = 64
     """Files of a session that follow it, in MB; the largest ones beyond that stay behind."""
-    events_hours: Annotated[float, Meta(ge=1)] = 24.0
+    events_hours: Annotated[float, Meta(ge=1, le=100_000)] = 24.0
     """How long the events of a run are kept after it has ended."""
 
 

@@ -285,6 +285,8 @@ def describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
             f"{name} takes name, *.suffix or *, each with :port if needed, not {str(wrong)[:80]!r}"
         )
     text = f"{name} must be {_describe_choices(kind) or _describe_type(inspect.type_info(kind))}"
+    if isinstance(value, list) and " a list " in text:
+        return text  # something in it does not fit
     if isinstance(value, dict | list):
         return f"{text}, not {'a mapping' if isinstance(value, dict) else 'a list'}"
     shown = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
@@ -336,6 +338,8 @@ def _describe_type(kind: Any) -> str:
             return "true or false"
         case inspect.IntType() | inspect.FloatType():
             return _describe_number(kind)
+        case inspect.VarTupleType(item_type=inspect.LiteralType(values=values)):
+            return f"a list of one or more of {', '.join(map(str, values))}"
         case inspect.VarTupleType(item_type=inspect.StrType() | inspect.Metadata()):
             return "a list of texts"
         case inspect.VarTupleType(item_type=inspect.IntType()):
@@ -344,6 +348,8 @@ def _describe_type(kind: Any) -> str:
             return "a list of numbers or texts"
         case inspect.VarTupleType():
             return "a list of mappings"
+        case inspect.StrType(pattern=str(pattern)):
+            return f"text of the form {pattern}"
         case inspect.StrType():
             return "text"
         case _:

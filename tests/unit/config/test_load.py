@@ -143,6 +143,21 @@ BAD = [
         "approvals: {mode: sometimes}\n",
         "line 1: approvals.mode must be one of ask, smart, never-ask",
     ),
+    (
+        "cluster: {roles: [api, root]}\n",
+        "cluster.roles must be a list of one or more of api, gateway, worker",
+    ),
+    ("cluster: {roles: []}\n", "cluster.roles must be a list of one or more of api"),
+    ("cluster: {roles: api}\n", "of api, gateway, worker, not 'api'"),
+    (
+        "cluster: {node: a b}\n",
+        "node must be text of the form ^[A-Za-z0-9._-]{0,64}$, not 'a b'",
+    ),
+    (
+        "cluster: {workspaces: shared:x}\n",
+        "text of the form ^(none|snapshot|shared:/.+)$",
+    ),
+    ("cluster: {events_hours: .inf}\n", "must be a number of at least 1 and at most 100000"),
     ("terminal:\n  backend: dockr\n", "line 2: terminal.backend must be one of local, docker, ssh"),
     ("agent:\n  reasoning_effort: huge\n", "line 2: agent.reasoning_effort must be one of none"),
     ("platforms: {telegram: 3}\n", "line 1: platforms must be a mapping"),
@@ -182,6 +197,11 @@ def test_a_bad_file_is_named_with_its_line_and_left_alone(
 def test_quotes_are_suggested_only_where_text_is_expected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tools\.enabled must be a list of texts, not true$"):
         load_home(tmp_path / "h", "tools: {enabled: yes}\n")
+
+
+def test_a_list_with_a_wrong_value_is_not_said_to_be_no_list(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"one or more of api, gateway, worker$"):
+        load_home(tmp_path / "h", "cluster: {roles: [api, root]}\n")
 
 
 def test_bytes_that_are_no_text_name_their_line(tmp_path: Path) -> None:

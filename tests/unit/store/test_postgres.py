@@ -17,7 +17,9 @@ from hermes.core.errors import StoreError
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.postgres.connection import PostgresConnection, open_connection
-from hermes.store.postgres.database import PostgresDatabase
+from hermes.store.postgres.database import PostgresDatabase, TenantDatabase
+from hermes.store.postgres.engine import BATCH, SINGLETONS, TURNS, Wake, defer_wake
+from hermes.store.postgres.inbox import PostgresInbox
 from hermes.store.postgres.lease import NodeLease
 from hermes.store.postgres.schema import SCHEMA_VERSION, migrate_database
 from hermes.store.postgres.store import PostgresStore
@@ -111,6 +113,42 @@ async def test_no_tenant_sees_anything_of_another(url: str) -> None:
         await one.sessions.delete("s")
         assert await one.sessions.get_meta("s") is None
         assert await two.sessions.get_meta("s") is not None
+
+
+async def test_what_waits_is_neither_deleted_nor_counted_among_what_was_used(url: str) -> None:
+    """However much waits, the latest runs can be asked for, and looking for old ones is no work."""
+    async with opened(url) as make:
+        store = make("a")
+        inbox = PostgresInbox(
+            TenantDatabase(store.database, 0), defer_wake, limit=100, stays_at_node=False
+        )
+        for number in range(4):
+            await store.objects.put("run", f"ended-{number}", b"x", owner="me")
+        for number in range(5):
+            name = f"waits-{number}"
+            assert await inbox.add(f"s{number}", "run", name, owner="me", body=b"x")
+        await inbox.trim_objects("run", 2, owner="me")
+        kept = {found.id for found in await store.objects.list_all("run", owner="me")}
+        assert kept == {"ended-2", "ended-3", *(f"waits-{number}" for number in range(5))}
+        (row,) = await inbox.list_rows("s0")
+        await store.objects.put("run", "waits-0", b"y", owner="me")
+        assert await inbox.remove("s0", row.id)
+        await inbox.trim_objects("run", 2, owner="me")
+        kept = {found.id for found in await store.objects.list_all("run", owner="me")}
+        assert kept == {"ended-3", *(f"waits-{number}" for number in range(5))}
+
+
+def test_a_session_that_is_named_like_something_else_has_its_own_wake(url: str) -> None:
+    """Otherwise it would wait for workers that do not answer sessions."""
+    with open_connection(url) as db:
+        for queue, name in ((BATCH, "batch/run/0"), (SINGLETONS, "gateway")):
+            other = Wake(0, name, queue)
+            defer_wake(db, other)
+            for session in (name, other.key):
+                defer_wake(db, Wake(0, session))
+        rows = db.execute("SELECT queue_name, lock FROM public.procrastinate_jobs").fetchall()
+    assert len(set(rows)) == len({lock for _, lock in rows}) == 6
+    assert sum(queue == TURNS for queue, _ in rows) == 4
 
 
 async def test_two_nodes_of_one_name_do_not_run_at_once(url: str) -> None:

@@ -12,13 +12,13 @@ from hermes.batch.dataset import BatchItem, Dataset, decode_items
 from hermes.batch.run_folder import RunSettings
 from hermes.core.errors import ConfigError
 from hermes.store.postgres.database import TenantDatabase
-from hermes.store.postgres.engine import Wake, defer_wake
+from hermes.store.postgres.engine import BATCH, Wake, defer_wake
 
 if TYPE_CHECKING:
     from hermes.store.postgres.connection import PostgresConnection
     from hermes.store.postgres.store import PostgresStore
 
-QUEUE = "batch"
+QUEUE = BATCH
 SHARD_ITEMS = 50
 _PRIORITY = -100
 _RUN_KIND, _SHARD_KIND, _HOLDER_KIND = "batch_run", "batch_shard", "batch_holder"
@@ -192,8 +192,8 @@ _CLAIM = (
 )
 _FIND_UNWAKED = (
     "SELECT id FROM objects o WHERE kind = ? AND owner = ? AND NOT EXISTS (SELECT 1"
-    " FROM public.procrastinate_jobs j WHERE j.lock = current_setting('hermes.tenant')"
-    " || '/batch/' || o.id AND j.status IN ('todo', 'doing'))"
+    " FROM public.procrastinate_jobs j WHERE j.lock = 'shard:'"
+    " || current_setting('hermes.tenant') || '/batch/' || o.id AND j.status IN ('todo', 'doing'))"
 )
 _COUNT = (
     "SELECT count(*), count(*) FILTER (WHERE position(?3::bytea IN body) > 0),"

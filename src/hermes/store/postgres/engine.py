@@ -29,6 +29,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 TURNS = "turns"
 """The queue of every worker."""
+BATCH = "batch"
+"""The queue of shards of batches, which are no sessions."""
 SINGLETONS = "singletons"
 """The queue of what one node does at a time; its wakes are never done."""
 _TASK = "wake"
@@ -51,8 +53,11 @@ class Wake(Struct, frozen=True):
 
     @property
     def key(self) -> str:
+        """A client may have given a session any name: no other wake has the key of one."""
         if self.queue == SINGLETONS:
             return f"singleton:{self.session}"
+        if self.queue == BATCH:
+            return f"shard:{self.tenant}/{self.session}"
         return f"{self.tenant}/{self.session}"
 
 

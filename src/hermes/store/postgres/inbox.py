@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hermes.store.postgres.engine import Defer
 
 _OF_TENANT = 64
+_UNUSED = 0.0
+"""When a run was last used that has not begun."""
 
 
 class InboxRow(Struct, frozen=True):
@@ -82,8 +84,8 @@ class PostgresInbox:
                 raise inbox_full_error(session, self._limit)
             db.execute(
                 "INSERT INTO objects (kind, id, owner, created, used, body)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (kind, ref, owner, now, now, body),
+                f" VALUES (?, ?, ?, ?, {_UNUSED}, ?) ON CONFLICT DO NOTHING",
+                (kind, ref, owner, now, body),
             )
             if wakes:
                 self._defer_wake(db, session, home if self._stays_at_node else None, priority)
@@ -167,12 +169,14 @@ class PostgresInbox:
         return await self._database.writer.submit(delete_row)
 
     async def trim_objects(self, kind: str, keep_latest: int, *, owner: str) -> None:
-        """Delete all but the most recently used objects, and none that waits."""
+        """Delete all but the most recently used objects, and none that waits: what has never been
+        used is not even looked at, however much of it waits."""
 
         def delete_old(db: PostgresConnection) -> None:
             db.execute(
                 "DELETE FROM objects WHERE kind = ?1 AND owner = ?2 AND id IN (SELECT id"
-                " FROM objects WHERE kind = ?1 AND owner = ?2 ORDER BY used DESC OFFSET ?3)"
+                f" FROM objects WHERE kind = ?1 AND owner = ?2 AND used > {_UNUSED}"
+                " ORDER BY used DESC OFFSET ?3)"
                 " AND NOT EXISTS (SELECT 1 FROM session_inbox i WHERE i.kind = ?1"
                 " AND i.ref = objects.id)",
                 (kind, owner, keep_latest),
