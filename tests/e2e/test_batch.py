@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +341,32 @@ async def test_the_first_signal_takes_no_further_items(home: Home, provider: Pro
     provider.then = say("now")
     assert (await run_hermes(["batch", "resume", "data"], home)).rc == 0
     assert len(read_lines(home, "trajectories.jsonl")) == 5
+
+
+async def test_the_second_signal_ends_the_run_and_a_resume_begins_its_items_anew(
+    home: Home, provider: Provider
+) -> None:
+    gate = Gate()
+    provider.then = lambda request: say("late").hold(gate)
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(3)))
+    args = ["batch", "run", file, "--toolsets", "none", "--concurrency", "2"]
+    process = await start_hermes(args, home)
+    await gate.reached()
+    assert process.stderr is not None
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(90):
+        while process.returncode is None:
+            process.send_signal(signal.SIGINT)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), 0.2)
+    assert process.returncode == 130
+    gate.open()
+    provider.then = say("now")
+    assert (await run_hermes(["batch", "resume", "data"], home)).rc == 0
+    lines = read_lines(home, "trajectories.jsonl")
+    assert [line["prompt_index"] for line in lines] == [0, 1, 2]
+    assert all(line["conversations"][-1]["value"].endswith("now") for line in lines)
+    assert read_statistics(home)["abandoned"] >= 1
 
 
 async def test_a_database_that_cannot_grow_ends_the_run_in_a_sentence(
