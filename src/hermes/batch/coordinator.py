@@ -172,7 +172,8 @@ class Coordinator:
             claim = claims.claim_item if processes > 1 else None
             rate_file = self._folder.rate_file
             rate_file.unlink(missing_ok=True)
-            self._runner = ItemRunner(self._setup, self._settings, store, place, claim, rate_file)
+            shared = rate_file if processes > 1 else None
+            self._runner = ItemRunner(self._setup, self._settings, store, place, claim, shared)
             if self._stopping:
                 return
             for _ in range(processes - 1):
@@ -181,6 +182,7 @@ class Coordinator:
                 await self._runner.run_items(todo)
             finally:
                 await self._end_children()
+                rate_file.unlink(missing_ok=True)
 
     async def _start_child(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
