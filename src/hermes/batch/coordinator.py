@@ -170,7 +170,10 @@ class Coordinator:
         await claims.clear()
         with open_workspaces(self._settings.name) as place:
             claim = claims.claim_item if processes > 1 else None
-            self._runner = ItemRunner(self._setup, self._settings, store, place, claim)
+            rate_file = self._folder.rate_file
+            rate_file.unlink(missing_ok=True)
+            shared = rate_file if processes > 1 else None
+            self._runner = ItemRunner(self._setup, self._settings, store, place, claim, shared)
             if self._stopping:
                 return
             for _ in range(processes - 1):
@@ -179,6 +182,7 @@ class Coordinator:
                 await self._runner.run_items(todo)
             finally:
                 await self._end_children()
+                rate_file.unlink(missing_ok=True)
 
     async def _start_child(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -222,7 +226,8 @@ async def run_worker(setup: Setup, folder: RunFolder, stop: asyncio.Event) -> No
         todo = [item for item in dataset.items if item.id not in ended]
         claims = ClaimTable(store, settings.name)
         with open_workspaces(settings.name) as place:
-            runner = ItemRunner(setup, settings, store, place, claims.claim_item)
+            claim = claims.claim_item
+            runner = ItemRunner(setup, settings, store, place, claim, folder.rate_file)
             runner.stopping = stop
             await runner.run_items(todo)
     finally:

@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "run.db"
 
     @property
+    def rate_file(self) -> Path:
+        """When the next model call of any process may start. It means nothing to a later run."""
+        return self.path / "run.rate"
+
+    @property
     def items_file(self) -> Path:
         """The items as they were when the run began: a resume does not need the dataset."""
         return self.path / "items.jsonl"

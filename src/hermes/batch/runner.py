@@ -21,7 +21,7 @@ from hermes.batch.checkout import take_patch
 from hermes.batch.dataset import BatchItem, read_prefill
 from hermes.batch.distributions import choose_toolsets, find_distribution
 from hermes.batch.image_files import TESTBED
-from hermes.batch.rate_limit import CallLimit, RateLimit, Rates
+from hermes.batch.rate_limit import CallLimit, RateLimit, Rates, SharedStart
 from hermes.batch.results import SOURCE, ItemError, ItemRecord, ItemState, Results
 from hermes.batch.run_folder import RunSettings
 from hermes.batch.workspace import (
@@ -75,7 +75,9 @@ class ItemRunner:
         store: Store,
         place: Path,
         claim: Callable[[BatchItem], Awaitable[bool]] | None = None,
+        rate_file: Path | None = None,
     ) -> None:
+        """`rate_file`: where processes of the run note when the next call may start."""
         self.setup = confine_setup(setup)
         self._settings = settings
         self.name = settings.name
@@ -84,6 +86,7 @@ class ItemRunner:
         self._claim = claim
         self._results = Results(store, settings.name)
         self._prefill = read_prefill(Path(settings.prefill)) if settings.prefill else ()
+        self._rate_file = rate_file
         self._limit = self.make_limit()
         self._selections: dict[tuple[str, ...] | None, frozenset[str] | None] = {}
         """The names of the tools that toolsets select; None: not known."""
@@ -382,11 +385,12 @@ class ItemRunner:
                 limit.reschedule(due + loop.time() - began)
 
     def make_limit(self) -> CallLimit | None:
-        """The limit of the model calls of this process, which gets its share."""
-        rpm, tpm, count = self._settings.rpm, self._settings.tpm, self._settings.processes
+        """The limit of the model calls of the run."""
+        rpm, tpm = self._settings.rpm, self._settings.tpm
         if rpm is None and tpm is None:
             return None
-        return RateLimit(Rates.per_minute((rpm or 0) / count, (tpm or 0) / count))
+        due = SharedStart(self._rate_file) if self._rate_file is not None else None
+        return RateLimit(Rates.per_minute(rpm, tpm), due)
 
 
 def _find_first(group: ExceptionGroup[StoreError]) -> StoreError:

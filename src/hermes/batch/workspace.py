@@ -86,7 +86,9 @@ def copy_folder(source: Path, folder: Path, agent_home: Path) -> None:
             return False
         return not _explain_privacy(path, agent_home)
 
-    shutil.copytree(source, folder, symlinks=True, ignore=list_left_out, dirs_exist_ok=True)
+    shutil.copytree(
+        source.resolve(), folder, symlinks=True, ignore=list_left_out, dirs_exist_ok=True
+    )
 
 
 def prepare_workspace(

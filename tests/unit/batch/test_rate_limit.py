@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from pathlib import Path
 
-from hermes.batch.rate_limit import RateLimit, Rates
+from hermes.batch.rate_limit import RateLimit, Rates, SharedStart
 
 
 class Clock:
@@ -73,6 +74,29 @@ async def test_a_call_that_is_given_up_leaves_no_start_unused() -> None:
     clock.now += 0.5
     await limit.admit(1)
     assert clock.now - 100.0 < 2.2
+
+
+async def test_processes_of_a_run_have_one_pace(tmp_path: Path) -> None:
+    """However unevenly the calls are spread over them."""
+    clock, file = Clock(), tmp_path / "run.rate"
+    limits = [
+        RateLimit(
+            Rates.per_minute(60, 60_000), SharedStart(file), clock=clock.read, sleep=clock.sleep
+        )
+        for _ in range(3)
+    ]
+    starts = []
+    for number in range(120):
+        await limits[0 if number % 7 else number % 3].admit(40)
+        starts.append(clock.now)
+    gaps = [after - before for before, after in itertools.pairwise(starts)]
+    assert all(abs(gap - 1.03) < 1e-6 for gap in gaps)
+    limits[1].charge(10_000)
+    await limits[2].admit(1)
+    assert clock.now - starts[-1] > 9, "tokens of any of them count"
+    assert file.stat().st_mode & 0o077 == 0
+    file.write_bytes(b"torn")
+    await limits[0].admit(1)
 
 
 async def test_a_late_start_does_not_delay_those_after_it() -> None:
