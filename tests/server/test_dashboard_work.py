@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from hermes.config.paths import cache_folder
 from hermes.server.dashboard.uploads import Uploads
 from tests.kit import call, say
 from tests.kit.api import api
@@ -236,3 +239,16 @@ async def test_attached_files_are_kept_when_a_message_is_refused(tmp_path: Path)
             await feed.until("end", session=session)
         assert [file.read_bytes() for file in work.glob("upload-*")] == [b"a,b\n"]
         assert (await browser.send(session, "once more", uploads=[csv])).status == 400
+
+
+async def test_attached_files_that_nobody_sends_are_removed_after_a_day(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        sent = [await attach(browser, f"{n}.csv", "text/csv", b"a,b\n") for n in range(2)]
+        folder = cache_folder(a.home.path) / "uploads"
+        old, new = (folder / file["id"] for file in sent)
+        os.utime(old, (time.time() - 86_500,) * 2)
+        os.utime(new, (time.time() - 86_000,) * 2)
+        async with browser.watch() as feed:
+            await feed.until("hello")
+        assert new.exists() and not old.exists()

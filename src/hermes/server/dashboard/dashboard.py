@@ -68,6 +68,7 @@ class Dashboard:
         self.live = LiveSessions(runtime)
         self.sign_in = SignIn(runtime.store.objects, principals, settings.session_days)
         self.uploads = Uploads(cache_folder(runtime.setup.home) / "uploads")
+        self.uploads.remove_old()
         self.feeds: set[Feed] = set()
         self.cookie_name = "hermes"
         self.token = secrets.token_hex(8)
@@ -170,6 +171,7 @@ class Dashboard:
 
     def add_feed(self, feed: Feed, request: web.BaseRequest) -> None:
         """Let this feed take the place of the one that its reader had."""
+        self.uploads.remove_old()
         feed.reader = self._name_reader(request)
         for other in self.feeds:
             if feed.reader and other.reader == feed.reader:

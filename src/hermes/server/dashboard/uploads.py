@@ -36,7 +36,7 @@ class Uploads:
         self._files: dict[str, Upload] = {}
 
     def save_file(self, owner: str, name: str, mime: str, body: bytes) -> Upload:
-        self._remove_old()
+        self.remove_old()
         make_private_folder(self._folder)
         upload_id = secrets.token_hex(16)
         file = self._folder / upload_id
@@ -60,8 +60,8 @@ class Uploads:
             self._files.pop(upload.id, None)
             upload.file.unlink(missing_ok=True)
 
-    def _remove_old(self) -> None:
-        """Also what another process of this home left."""
+    def remove_old(self) -> None:
+        """Remove what no message has taken in time, also what another process of this home left."""
         limit = time.time() - KEEP_SECONDS
         for file in self._folder.glob("*") if self._folder.is_dir() else ():
             with suppress(FileNotFoundError):
