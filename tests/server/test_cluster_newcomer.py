@@ -62,13 +62,14 @@ def find_ports() -> str:
 def read_script(place: Path) -> str:
     """The commands, but those that install: all of it is there. PostgreSQL refuses root."""
     text = DOCUMENT.read_text()
-    (block,) = re.findall(r"^### To try it .*?^```sh\n(.*?)^```", text, re.M | re.S)
-    script, found = INSTALLS.subn("", block)
-    assert found == 2, block
+    _, _, section = text.partition("### To try it on one machine\n")
+    blocks = re.findall(r"^```sh\n(.*?)^```", section.partition("\n## ")[0], re.M | re.S)
+    script, found = INSTALLS.subn("", "".join(blocks))
+    assert found == 2, script
     if os.geteuid() == 0:
         programs = copy_programs(place)
         script, found = FINDS_SERVER.subn(f"PG={programs}\n", script)
-        assert found == 1, block
+        assert found == 1, script
         script = script.replace('"$PG/', f'{NOBODY} "$PG/')
     return re.sub(r"\b865(?=[$0-9])", find_ports(), script)
 
