@@ -1,5 +1,5 @@
-"""The short form of the tests of a cluster, for `make test`; all of them: `make e2e`, for an hour:
-`make cluster-test`."""
+"""What `make test` runs of the cluster's slow tests, beside `test_cluster`; all of them: `make e2e`,
+for an hour: `make cluster-test`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from tests.kit.postgres import create_database
 from tests.server import (
-    test_cluster,
     test_cluster_anywhere,
     test_cluster_limits,
     test_cluster_queue,
@@ -27,12 +26,8 @@ def url(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[str]:
         yield made
 
 
-test_killed = test_cluster.test_the_run_of_a_killed_node_goes_on_elsewhere
-test_paused = test_cluster.test_a_node_that_was_stopped_for_too_long_writes_nothing
-test_drained = test_cluster_queue.test_a_node_that_ends_hands_its_runs_over
 test_inbox = test_cluster_queue.test_messages_of_a_session_are_answered_once_and_in_order
 test_streams = test_cluster_anywhere.test_a_stream_that_is_cut_goes_on_at_any_node_byte_for_byte
-test_orders = test_cluster.test_any_node_steers_approves_and_stops
 test_notices = test_cluster_queue.test_no_statement_that_writes_notifies
 test_cap = test_cluster_limits.test_a_cap_holds_over_all_nodes
 test_pause_of_a_key = test_cluster_limits.test_a_pause_of_one_node_is_one_of_all
