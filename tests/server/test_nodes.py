@@ -1,5 +1,5 @@
-"""What `make test` runs of the cluster's slow tests, beside `test_cluster`; all of them: `make e2e`,
-for an hour: `make cluster-test`."""
+"""What `make test` runs of the slow tests of a cluster; all of them: `make e2e`, and for an hour:
+`make cluster-test`."""
 
 from __future__ import annotations
 
