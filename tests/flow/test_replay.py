@@ -247,7 +247,7 @@ async def test_a_tape_holds_no_secret(tmp_path: Path) -> None:
         think("then ") + say(f"It was {KEY} and {aws}!", size=6),
     ]
     config = {"trace": {"record": "wire"}, "agent": {"api_max_retries": 1}}
-    async with rig(tmp_path, steps, check=False, config=config) as r:
+    async with rig(tmp_path, steps, check=False, config=config, replay=False) as r:
         await r.turn("hello")
         await r.turn("more")
         await r.turn("and more")

@@ -16,7 +16,7 @@ from hermes.core.store import SessionMeta
 from hermes.server.dashboard import feed as feed_module
 from hermes.server.dashboard.sign_in import end_browser_sessions
 from hermes.store.sqlite import SqliteStore
-from tests.kit import call, say
+from tests.kit import call, say, status
 from tests.kit.api import api
 from tests.kit.dashboard import ON, sign_in
 
@@ -117,6 +117,26 @@ async def test_a_page_that_connects_right_after_the_end_of_a_turn_is_not_busy(
             await feed.until("end")
         live.remove_watcher(page)
         assert busy == [True, False]
+
+
+async def test_a_page_that_connects_after_a_failure_is_told_of_it(tmp_path: Path) -> None:
+    """A turn can fail before the page of a new conversation watches it."""
+    steps = [status(400, "No such thing."), say("Better.")]
+    async with api(tmp_path, steps, config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            assert (await feed.until("snapshot"))["ended"] is None
+            await browser.send(session, "hello")
+            end = await feed.until("end")
+        assert end["status"] == "failed" and "No such thing." in end["error"]
+        async with browser.watch(f"{session}:0") as feed:
+            snapshot = await feed.until("snapshot")
+            assert {"session": session, **snapshot["ended"]} == end and not snapshot["busy"]
+            await browser.send(session, "again")
+            await feed.until("end")
+        async with browser.watch(f"{session}:2") as feed:
+            assert (await feed.until("snapshot"))["ended"]["error"] == ""
 
 
 async def test_the_feed_of_a_browser_that_is_signed_out_ends(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from playwright.async_api import expect
+
 from hermes.app.live.sign_in_codes import create_code
 from tests.e2e.dashboard.conftest import visit
-from tests.kit import call, say
+from tests.kit import call, say, status
 
 RICH = (
     "## A heading\n\nSome **bold** and `code`.\n\n| name | size |\n|---|---:|\n| a | 1 |\n\n"
@@ -67,6 +69,18 @@ async def test_a_turn_with_tools_and_rich_text(tmp_path: Path) -> None:
         await v.page.reload()
         await v.wait_until_answered("A heading")
         await v.page.get_by_role("article", name="You").get_by_text("Make a file.").wait_for()
+
+
+async def test_a_failure_is_shown_after_a_reload_and_is_tried_again(tmp_path: Path) -> None:
+    async with visit(tmp_path, [status(400, "No such thing."), say("Better.")]) as v:
+        await v.send("Do it.")
+        failure = v.page.get_by_role("alert").get_by_text("No such thing.")
+        await failure.wait_for()
+        await v.page.reload()
+        await failure.wait_for()
+        await v.page.get_by_role("button", name="Retry").click()
+        await v.wait_until_answered("Better.")
+        await expect(failure).to_have_count(0)
 
 
 async def test_a_first_load_of_talk_is_light(tmp_path: Path) -> None:

@@ -80,6 +80,8 @@ class LiveSession:
         self._began = 0.0
         self._cost = 0.0
         """Of the running turn so far."""
+        self._ended: dict[str, Any] | None = None
+        """How the last turn ended, until another begins."""
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._tools: dict[str, dict[str, Any]] = {}
@@ -140,6 +142,7 @@ class LiveSession:
             "questions": [_describe_question(question) for question in self._questions.values()],
             "todo": self._todo,
             "usage": self._usage,
+            "ended": self._ended,
         }
 
     def publish(self, name: str, data: Any) -> None:
@@ -192,7 +195,7 @@ class LiveSession:
             case events.StepStart(n):
                 if not self._step:
                     self._began, self._cost = time.time(), 0.0
-                self._step, self._is_over = n, False
+                self._step, self._is_over, self._ended = n, False, None
                 self.publish("step", {"step": n})
             case events.Recorded(message):
                 self._note_message(message)
@@ -284,6 +287,7 @@ class LiveSession:
             "usage": describe_usage(result.usage, self.session),
             "cost_usd": result.usage.cost,
         }
+        self._ended = data
         self.publish("end", data)
 
 

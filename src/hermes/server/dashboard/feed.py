@@ -191,4 +191,5 @@ EMPTY_SNAPSHOT: dict[str, Any] = {
     "questions": [],
     "todo": [],
     "usage": {},
+    "ended": None,
 }

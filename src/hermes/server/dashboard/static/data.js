@@ -209,6 +209,8 @@ const CHANGES = {
     const wasBusy = conv.live.busy;
     conv.settled += 1;
     conv.live = { ...emptyLive(), ...data };
+    if (data.busy) conv.ended = null;
+    else if (data.ended && data.ended.error) conv.ended = data.ended; // it failed before the page watched
     if (data.busy || wasBusy) conv.notice = "";
   },
   delta(conv, data) { conv.live.busy = true; conv.live.partial.text += data.text; },

@@ -247,6 +247,7 @@ function Notes({ conv }) {
     ${listUnsent(conv).map(item => html`<article class="you unsent" aria-label=${T.you}><div class="bubble">${item.text}</div><span class="dim">${item.waits ? T.unsent : T.sending}</span></article>`)}
     ${ended && ended.error && html`<p class="failure" role="alert">${ended.error} ${!live.busy && html`<button onClick=${() => act("retry", conv)}>${T.regenerate}</button>`}</p>`}
     ${!ended && !live.busy && session && session.state === "interrupted" && html`<p class="failure">${T.interrupted} <button onClick=${goOn}>${T.goOn}</button></p>`}
+    ${!ended && !live.busy && session && session.state === "failed" && html`<p class="failure">${T.lastFailed} <button onClick=${() => act("retry", conv)}>${T.regenerate}</button></p>`}
     ${isElsewhere && html`<p class="dim">${T.elsewhere}</p>`}`;
 }
 

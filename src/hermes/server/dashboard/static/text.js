@@ -26,7 +26,7 @@ export const T = {
   conversation: "Conversation", you: "You", hermes: "Hermes",
   working: step => step ? `working, step ${step}` : "working",
   elsewhere: "This conversation runs in another program. Recorded messages appear here.",
-  interrupted: "The last turn was interrupted. What it wrote is kept.", goOn: "Go on",
+  interrupted: "The last turn was interrupted. What it wrote is kept.", goOn: "Go on", lastFailed: "The last answer failed. Your message is kept.",
   goOnText: "Please continue where you were interrupted.",
   reasoning: "Reasoning",
   latest: "Jump to latest",
