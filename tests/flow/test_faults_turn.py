@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes.core.events import ToolStarted
 from hermes.core.message import user_message
 from hermes.core.tool import Tool
-from tests.kit import WIRES, Gate, Received, Reply, call, say, stall
+from tests.kit import WIRES, Gate, Received, Reply, call, say, stall, status
 from tests.kit.bodies import check_legal, messages, quoted
 from tests.kit.processes import alive
 from tests.kit.rig import rig
@@ -183,6 +183,30 @@ async def test_F58_stop_at_any_moment_keeps_what_was_shown(tmp_path: Path, wire:
 
 
 # -- F59 -----------------------------------------------------------------------------------
+
+
+async def test_F58_stop_while_a_failure_is_stored_is_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn has failed, and says so; it is not left running in the store."""
+    async with rig(tmp_path, [status(400, "No."), say("Better.")], check=False) as r:
+        sessions = type(r.runtime.store.sessions)
+        store_state, stored = sessions.set_state, list[str]()
+
+        async def stop_and_store(self: Any, id: str, state: str, **more: Any) -> None:
+            if state == "failed":
+                r.session.interrupt()
+                await asyncio.sleep(0)
+            stored.append(state)
+            await store_state(self, id, state, **more)
+
+        monkeypatch.setattr(sessions, "set_state", stop_and_store)
+        result = await r.session.submit(user_message("hello"))
+        assert "failed" in stored and result.status == "failed" and "No." in result.error
+        assert [m.text for m in result.messages] == ["hello"]
+        await r.idle()
+        assert await r.state() == "failed"
+        assert (await r.session.submit(user_message("again"))).text == "Better."
 
 
 @pytest.mark.parametrize("wire", WIRES)

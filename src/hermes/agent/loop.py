@@ -59,24 +59,14 @@ async def run_turn(
     off. Cancel the task to interrupt: it still returns. `recorded`: the history already ends with
     the prompt, which an earlier turn failed to answer. `cut`: what is known of a turn that was cut
     off."""
-    shown = ""
     try:
-        if prompt is None:
-            cut = cut or CutTurn()
-            shown = cut.shown
-            await turn.record_state("running")
-            await _close_cut_calls(agent, turn, cut)
-        elif recorded:
-            turn.added.append(prompt)
-            await turn.record_state("running")
-        else:
-            await turn.append(prompt, "running")
-        result = await _run_steps(agent, turn, shown)
-    except TurnStopped as stop:
-        result = await _end_early(turn, stop)
-    except _HandOver:
-        await turn.record_state("interrupted")
-        result = _build_result(turn, "interrupted", "Handed over.", HANDED_OVER)
+        try:
+            result = await _answer_prompt(agent, turn, prompt, recorded=recorded, cut=cut)
+        except TurnStopped as stop:
+            result, _ = await run_shielded(_end_early(turn, stop))
+        except _HandOver:
+            await run_shielded(turn.record_state("interrupted"))
+            result = _build_result(turn, "interrupted", "Handed over.", HANDED_OVER)
     except StoreError as error:
         code = "unavailable" if error.code == "away" else "internal"
         result = _build_result(turn, "failed", limit_length(str(error)), code)
@@ -88,6 +78,23 @@ async def run_turn(
         result = _build_result(turn, "interrupted", "Interrupted.", "interrupted")
     turn.host.emit(TurnEnd(result))
     return result
+
+
+async def _answer_prompt(
+    agent: Agent, turn: Turn, prompt: Message | None, *, recorded: bool, cut: CutTurn | None
+) -> TurnResult:
+    shown = ""
+    if prompt is None:
+        cut = cut or CutTurn()
+        shown = cut.shown
+        await turn.record_state("running")
+        await _close_cut_calls(agent, turn, cut)
+    elif recorded:
+        turn.added.append(prompt)
+        await turn.record_state("running")
+    else:
+        await turn.append(prompt, "running")
+    return await _run_steps(agent, turn, shown)
 
 
 async def _close_cut_calls(agent: Agent, turn: Turn, cut: CutTurn) -> None:
