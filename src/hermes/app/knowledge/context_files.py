@@ -247,6 +247,9 @@ def read_trusted_notes(home: Path, cwd: Path, limit: int, redact: Callable[[str]
 
 def find_skill_folders(home: Path, cwd: Path) -> list[Path]:
     """The trusted folders of a project that have skills, the nearest first, and its root last."""
+    above = _list_folders(os.path.realpath(cwd))
+    if not any(_find_present(folder, SKILL_FOLDERS) for folder in above):
+        return []  # as most: no file is read
     found = find_context_files(cwd)
     if not any(folder.skills for folder in found.folders):
         return []
