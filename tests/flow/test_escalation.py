@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from hermes.app.agents import Options
-from hermes.core.events import Approval
+from hermes.core.events import Answer, Approval
 from hermes.exec.sandbox import SandboxTier
 from tests.flow.test_network_grants import (
     HOST,
@@ -24,7 +25,7 @@ from tests.flow.test_network_grants import (
     tier,
 )
 from tests.kit.replies import call, say
-from tests.kit.rig import rig
+from tests.kit.rig import Rig, rig
 
 __all__ = ["outside_of_homes", "tier"]  # fixtures
 ASK = Options()
@@ -416,6 +417,19 @@ async def test_git_push_works_after_one_yes(tmp_path: Path, tier: SandboxTier) -
         assert "main" in heads.stdout
 
 
+async def answering_in_turn(r: Rig, answers: Iterable[Answer]) -> list[Approval]:
+    r.session.interactions.user_present = True
+    turn = r.begin("go")
+    asked: list[Approval] = []
+    for answer in answers:
+        event = await r.until(lambda e: isinstance(e, Approval) and e not in asked)
+        assert isinstance(event, Approval)
+        asked.append(event)
+        r.session.interactions.answer_approval(event.id, answer)
+    await turn
+    return asked
+
+
 async def test_a_remembered_push_runs_no_hooks_of_other_repositories(
     tmp_path: Path, tier: SandboxTier
 ) -> None:
@@ -444,17 +458,41 @@ async def test_a_remembered_push_runs_no_hooks_of_other_repositories(
         subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
         subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
         subprocess.run([*git, "remote", "add", "origin", str(tmp_path / "r")], check=True)
-        r.session.interactions.user_present = True
-        turn = r.begin("go")
-        asked: list[Approval] = []
-        for answer in ("session", "deny", "deny", "deny"):
-            event = await r.until(lambda e: isinstance(e, Approval) and e not in asked)
-            assert isinstance(event, Approval)
-            asked.append(event)
-            r.session.interactions.answer_approval(event.id, answer)
-        await turn
+        asked = await answering_in_turn(r, ("session", "deny", "deny", "deny"))
         assert [a.call.id for a in asked] == ["c1", "c4", "c5", "c7"]
         assert not (r.home.work / ".git" / "hooks" / "pre-push").exists()
+    assert not proof.exists()
+
+
+async def test_a_remembered_push_runs_nothing_that_commands_can_change(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    """Neither the hooks of a repository they made, nor what the project's own hook runs."""
+    proof, work = tmp_path / "proof", tmp_path / "work"
+    evil = f"printf '#!/bin/sh\ntouch {proof}\n' > {{0}}; chmod +x {{0}}"
+    steps = [
+        run("git push -q origin main", "c1"),
+        run(f"git init -q --bare x; {evil.format('x/hooks/post-receive')}", "c2"),
+        run("git push x main", "c3"),
+        run("git push --repo=x", "c4"),
+        run(evil.format("check"), "c5"),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        git = ["git", "-C", str(work), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "r")], check=True)
+        subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        subprocess.run([*git, "remote", "add", "origin", str(tmp_path / "r")], check=True)
+        asked = await answering_in_turn(r, ("session", "deny", "deny"))
+        assert [a.call.id for a in asked] == ["c1", "c3", "c4"]
+        assert [a.choices for a in asked[1:]] == [("once", "deny")] * 2
+        hook = work / ".git" / "hooks" / "pre-push"
+        hook.write_text("#!/bin/sh\nexec ./check\n")
+        hook.chmod(0o755)
+        r.provider.steps[:] = [run("git push -q origin main:z", "c6"), say("done")]
+        (last,) = await answering(r, "deny")
+        assert "the hook pre-push" in last.summary and last.choices == ("once", "deny")
     assert not proof.exists()
 
 

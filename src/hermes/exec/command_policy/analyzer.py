@@ -39,6 +39,7 @@ _EFFECTS = LISTS.get_table("effects without a sandbox")
 _WITH_SUBCOMMAND = LISTS.get_words("programs with subcommands")
 _NOT_REMEMBERED = wrappers.SHELLS | wrappers.WRAPPERS | LISTS.get_words("not remembered")
 """Programs that run others, or whose words do not say what they do."""
+_HOOKS = {name: set(hooks.split()) for name, hooks in LISTS.get_table("git hooks")}
 _GIT_TRANSFERS = (("push",), ("pull",), ("fetch",))
 _GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
 _GIT_RUNS_OPTIONS = LISTS.get_words("git options that run programs or write files")
@@ -228,8 +229,13 @@ class CommandAnalyzer:
         options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
         if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
             return "git uses another repository, folder or setting than the project's own"
-        if words[1:2] in _GIT_TRANSFERS and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
-            return "git exchanges commits with another repository"
+        if hooks := self._path_zones.hooks & _HOOKS.get("".join(words[1:2]), _HOOKS["*"]):
+            return f"git runs the hook {min(hooks)}, which may run files that have changed"
+        if words[1:2] in _GIT_TRANSFERS:
+            named = {*[word for word in words[2:] if not word.startswith("-")][:1]}
+            by_address = any(re.match(r".*:/|.*@|[./~]", word) for word in words)
+            if by_address or not named <= self._path_zones.remotes:
+                return "git exchanges commits with another repository"
         return ""
 
 
