@@ -75,6 +75,17 @@ async def test_the_whole_internet_is_said_so(tmp_path: Path, tier: SandboxTier) 
 
 
 @pytest.mark.parametrize(
+    "url", ["http://10.0.0.1/", "http://printer.lan/x", "https://example.org:22"], ids=str
+)
+async def test_a_yes_that_cannot_work_is_not_asked_for(tmp_path: Path, url: str) -> None:
+    """Neither when a command names the host itself."""
+    async with rig(tmp_path, [run(f"curl -sS {url}"), say("done")], options=ASK) as r:
+        assert await answering(r, "once") == []
+        (text,) = await results(r)
+    assert "the sandbox has no network" in text
+
+
+@pytest.mark.parametrize(
     "text", ["mytool up < README", "mytool up > x", "mytool $X", "mytool *", "mytool ?e?r?t"]
 )
 async def test_a_yes_to_what_only_run_time_tells_counts_once(tmp_path: Path, text: str) -> None:
@@ -141,6 +152,29 @@ async def test_paths_outside_the_workspace(tmp_path: Path, tier: SandboxTier) ->
         assert f"it wants to write to {there}/one" in asked.summary
         assert (there / "one" / "made").read_text() == "x\n"
         assert not (there / "two" / "made").exists()
+
+
+async def test_a_folder_around_the_workspace_does_not_open_what_is_closed_in_it(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    around = tmp_path / "around"
+    work = around / "work"
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    (work / "AGENTS.md").write_text("Be kind.\n")
+    tries = ("> .git/hooks/pre-commit", ">> .git/config", ">> AGENTS.md", ">> ../work/AGENTS.md")
+    evil = "; ".join(f"echo evil {where}" for where in tries)
+    (tmp_path / "work").symlink_to(work)
+    command = f"{evil}; mv .git a; mkdir .hermes; mv ../work ../b; echo x > ../new && ls .."
+    steps = [run(command, write=[str(around)]), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        (asked,) = await answering(r, "once")
+        (text,) = await results(r)
+    assert f"it wants to write to {around}" in asked.summary
+    assert "\nnew\nwork" in text
+    assert (work / "AGENTS.md").read_text() == "Be kind.\n"
+    assert "evil" not in (work / ".git" / "config").read_text()
+    assert not (work / ".git" / "hooks" / "pre-commit").exists()
+    assert not (work / ".hermes").exists()
 
 
 @pytest.mark.parametrize(
@@ -247,6 +281,12 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"network": ["*.com.au"]},
         {"network": ["0x7f.1"]},
         {"network": ["2130706433"]},
+        {"network": ["168.63.129.16"]},
+        {"network": ["printer.lan"]},
+        {"network": ["example.org:0"]},
+        {"network": ["example.org:99999"]},
+        {"network": ["example.org:22"]},
+        {"network": ["-x.org"]},
         {"network": ["*"]},
         {"network": ["http://a/b"]},
         {"network": ["ｅxample.org"]},
@@ -276,13 +316,13 @@ async def test_what_nobody_can_grant_is_not_asked(
 
 
 async def test_hosts_that_only_look_familiar_are_marked(tmp_path: Path) -> None:
-    hosts = ["еxample.org", "a.xn--p1ai:81", "b.bücher:81", "xn--99999999", "example.org"]
+    hosts = ["еxample.org", "a.xn--p1ai:81", "b.bücher:81", "example.org"]
     steps = [run("make", network=hosts), run("curl https://еxample.org/x", "c2"), say("done")]
     async with rig(tmp_path, steps, options=ASK) as r:
         named, found = await answering(r, "deny")
     assert (
         "reach еxample.org (in ASCII: xn--xample-2of.org), a.xn--p1ai:81 (shown as a.рф), "
-        "b.bücher:81 (in ASCII: b.xn--bcher-kva), xn--99999999, example.org."
+        "b.bücher:81 (in ASCII: b.xn--bcher-kva), example.org."
     ) in named.summary
     assert "xn--xample-2of.org" in found.summary
 
