@@ -64,6 +64,8 @@ class CommandAnalyzer:
         self._sandboxed = sandboxed
         self._commands: list[SimpleCommand] = []
         """All simple commands, also those that others run."""
+        self._named: set[tuple[str, str | None]] = set()
+        """The words that were checked, and the folders of their commands."""
         self._denials: list[str] = []
         self._questions: list[_Question] = []
         self._unreadable = ""
@@ -122,9 +124,6 @@ class CommandAnalyzer:
         if not reader.complete:
             self._unreadable = "its syntax is not understood"
         for simple in reader.commands:
-            words = (*simple.argv, *simple.writes, *simple.reads)
-            if any(self._path_zones.touches_agent(word, simple.folder) for word in words):
-                self._denials.append(_AGENT_FILES)
             self._add_command(simple, layer)
 
     def _add_command(self, simple: SimpleCommand, layer: int) -> None:
@@ -148,8 +147,12 @@ class CommandAnalyzer:
         reasons = [zones.explain_denied_write(word, folder) for word in simple.writes]
         argv = simple.argv
         if "{" in "".join(argv):
-            argv = tuple(chain.from_iterable(map(expand_braces, argv)))
+            argv = tuple(chain(*(expand_braces(word, zones.user_home) for word in argv)))
         reasons.append(explain_denial(argv, folder, zones))
+        named = {(word, folder) for word in (*argv, *simple.writes, *simple.reads)} - self._named
+        self._named |= named
+        if any(zones.touches_agent(*word) for word in named):
+            reasons.append(_AGENT_FILES)
         if wrappers.program_name(simple.argv) == "hermes" and simple.argv[1:] != ("--version",):
             reasons.append(_OWN_PROGRAM)
         self._denials += filter(None, reasons)
