@@ -232,12 +232,13 @@ class CommandAnalyzer:
         options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
         if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
             return "git uses another repository, folder or setting than the project's own"
-        if hooks := self._path_zones.hooks & _HOOKS.get("".join(words[1:2]), _HOOKS["*"]):
+        hooks, remotes = self._path_zones.hooks_and_remotes
+        if hooks := hooks & _HOOKS.get("".join(words[1:2]), _HOOKS["*"]):
             return f"git runs the hook {min(hooks)}, which may run files that have changed"
         if words[1:2] in _GIT_TRANSFERS:
             named = {*[word for word in words[2:] if not word.startswith("-")][:1]}
             by_address = any(re.match(r".*:/|.*@|[./~]", word) for word in words)
-            if by_address or not named <= self._path_zones.remotes:
+            if by_address or not named <= remotes:
                 return "git exchanges commits with another repository"
         return ""
 

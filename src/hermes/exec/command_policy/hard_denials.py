@@ -54,11 +54,9 @@ def explain_denial(argv: Argv, folder: str | None, path_zones: PathZones) -> str
 def _are_files(args: Argv, folder: str | None, path_zones: PathZones) -> bool:
     """Whether words are given, and each could name a file: an image of a disk, but no device."""
     words = [word for word in args if not word.startswith("-")]
-    known = all(path_zones.resolve_path(word, folder) for word in words)
-    return (
-        bool(words)
-        and known
-        and not any(path_zones.explain_denied_write(word, folder) for word in words)
+    return bool(words) and all(
+        path_zones.resolve_path(word, folder) and not path_zones.explain_denied_write(word, folder)
+        for word in words
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from hermes.exec.command_policy.types import Argv
 from hermes.exec.command_policy.words import LISTS, UNKNOWN
 from hermes.exec.path_rules import explain_denial, resolve_links
-from hermes.exec.sandbox.planted_files import list_hooks, list_remotes
+from hermes.exec.sandbox.planted_files import list_hooks_and_remotes
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"
@@ -97,14 +97,9 @@ class PathZones:
         return folder is not None and self.in_workspace(resolve_links(folder))
 
     @cached_property
-    def hooks(self) -> set[str]:
-        """What git runs in the workspace's repository."""
-        return list_hooks(self._workspaces[-1], self.user_home)
-
-    @cached_property
-    def remotes(self) -> set[str]:
-        """The repositories that have a name there; git takes any other name for a folder."""
-        return list_remotes(self._workspaces[-1], self.user_home)
+    def hooks_and_remotes(self) -> tuple[set[str], set[str]]:
+        """Of the workspace's repository. What is no remote's name is a folder to git."""
+        return list_hooks_and_remotes(self._workspaces[-1], self.user_home)
 
     def in_workspace(self, path: str) -> bool:
         return any(path == w or _is_inside(path, w) for w in self._workspaces)

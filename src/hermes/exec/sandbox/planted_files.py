@@ -236,18 +236,12 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
             protected.append(path)
 
 
-def list_hooks(workspace: str, user_home: str) -> set[str]:
-    """The hooks that git runs in the workspace's repository."""
-    (_, common), _, references = _read_repository(workspace, user_home)
-    named = [path for key, path in references if key == "hookspath"]
-    folders = named or [f"{common}/hooks"]
-    return {name for folder in folders for name in _list_names(folder)}
-
-
-def list_remotes(workspace: str, user_home: str) -> set[str]:
-    """The names that git has for other repositories; any other name is a folder to it."""
-    _, files, _ = _read_repository(workspace, user_home)
-    return set(_REMOTE.findall("\n".join(map(_read_text, files))))
+def list_hooks_and_remotes(workspace: str, user_home: str) -> tuple[set[str], set[str]]:
+    """What git runs in the workspace's repository, and its names for other repositories."""
+    (_, common), files, references = _read_repository(workspace, user_home)
+    folders = [path for key, path in references if key == "hookspath"] or [f"{common}/hooks"]
+    hooks = {name for folder in folders for name in _list_names(folder)}
+    return hooks, set(_REMOTE.findall("\n".join(map(_read_text, files))))
 
 
 def find_git_references(workspace: Path, user_home: Path) -> list[str]:
