@@ -65,6 +65,47 @@ async def run(r: Rig, command: str, **more: object) -> str:
     return told[-1]
 
 
+@pytest.mark.parametrize("name", ["ignored", ".config/git/ignore"])
+async def test_what_the_user_ignores_everywhere_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if (await probe_tier()).level != 1:
+        pytest.skip("needs a sandbox with namespaces")
+    for variable in ("GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    user = tmp_path / "user"
+    monkeypatch.setenv("HOME", str(user))
+    (user / name).parent.mkdir(parents=True)
+    (user / name).write_text("*.secret")
+    if name == "ignored":
+        (user / ".gitconfig").write_text("[core]\n\texcludesFile = ~/ignored\n")
+    repository(tmp_path / "work")
+    async with rig(tmp_path, [], options=Options(), check=False) as r:
+        for file in ("a.secret", "b.txt"):
+            (r.home.work / file).write_text("x")
+        assert await run(r, "git add -A && git commit -qm x && git clean -fd") == "(no output)"
+        assert git(r.home.work, "ls-files").split() == ["b.txt", "old.txt"]
+        assert (r.home.work / "a.secret").exists()
+
+
+async def test_nothing_of_the_sandbox_is_in_the_way_of_git_clean(r: Rig) -> None:
+    (r.home.work / "build").mkdir()
+    (r.home.work / "junk").write_text("x")
+    told = await run(r, "git clean -fd && echo cleaned")
+    assert told == "Removing build/\nRemoving junk\ncleaned"
+
+
+async def test_filters_of_the_users_settings_apply(r: Rig, tmp_path: Path) -> None:
+    """As those of Git LFS: without them the content itself would be committed."""
+    settings = tmp_path / "gitconfig"
+    filters = '[filter "upper"]\n\tclean = tr a-z A-Z\n\trequired = true\n'
+    settings.write_text(settings.read_text() + filters)
+    (r.home.work / ".gitattributes").write_text("*.up filter=upper\n")
+    (r.home.work / "a.up").write_text("text\n")
+    assert await run(r, "git add -A && git commit -qm x") == "(no output)"
+    assert git(r.home.work, "cat-file", "-p", "HEAD:a.up") == "TEXT\n"
+
+
 @pytest.mark.parametrize(
     ("command", "commits"),
     [

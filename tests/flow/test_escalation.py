@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from hermes.app.agents import Options
-from hermes.core.events import Approval
+from hermes.core.events import Answer, Approval
 from hermes.exec.sandbox import SandboxTier
 from tests.flow.test_network_grants import (
     HOST,
@@ -24,7 +25,7 @@ from tests.flow.test_network_grants import (
     tier,
 )
 from tests.kit.replies import call, say
-from tests.kit.rig import rig
+from tests.kit.rig import Rig, rig
 
 __all__ = ["outside_of_homes", "tier"]  # fixtures
 ASK = Options()
@@ -71,6 +72,17 @@ async def test_the_whole_internet_is_said_so(tmp_path: Path, tier: SandboxTier) 
             (asked,) = await answering(r, "once")
             assert await results(r) == ["hello"]
         assert "it wants to reach the internet" in asked.summary and len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["http://10.0.0.1/", "http://printer.lan/x", "https://example.org:22"], ids=str
+)
+async def test_a_yes_that_cannot_work_is_not_asked_for(tmp_path: Path, url: str) -> None:
+    """Neither when a command names the host itself."""
+    async with rig(tmp_path, [run(f"curl -sS {url}"), say("done")], options=ASK) as r:
+        assert await answering(r, "once") == []
+        (text,) = await results(r)
+    assert "the sandbox has no network" in text
 
 
 @pytest.mark.parametrize(
@@ -140,6 +152,29 @@ async def test_paths_outside_the_workspace(tmp_path: Path, tier: SandboxTier) ->
         assert f"it wants to write to {there}/one" in asked.summary
         assert (there / "one" / "made").read_text() == "x\n"
         assert not (there / "two" / "made").exists()
+
+
+async def test_a_folder_around_the_workspace_does_not_open_what_is_closed_in_it(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    around = tmp_path / "around"
+    work = around / "work"
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    (work / "AGENTS.md").write_text("Be kind.\n")
+    tries = ("> .git/hooks/pre-commit", ">> .git/config", ">> AGENTS.md", ">> ../work/AGENTS.md")
+    evil = "; ".join(f"echo evil {where}" for where in tries)
+    (tmp_path / "work").symlink_to(work)
+    command = f"{evil}; mv .git a; mkdir .hermes; mv ../work ../b; echo x > ../new && ls .."
+    steps = [run(command, write=[str(around)]), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        (asked,) = await answering(r, "once")
+        (text,) = await results(r)
+    assert f"it wants to write to {around}" in asked.summary
+    assert "\nnew\nwork" in text
+    assert (work / "AGENTS.md").read_text() == "Be kind.\n"
+    assert "evil" not in (work / ".git" / "config").read_text()
+    assert not (work / ".git" / "hooks" / "pre-commit").exists()
+    assert not (work / ".hermes").exists()
 
 
 @pytest.mark.parametrize(
@@ -246,6 +281,12 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"network": ["*.com.au"]},
         {"network": ["0x7f.1"]},
         {"network": ["2130706433"]},
+        {"network": ["168.63.129.16"]},
+        {"network": ["printer.lan"]},
+        {"network": ["example.org:0"]},
+        {"network": ["example.org:99999"]},
+        {"network": ["example.org:22"]},
+        {"network": ["-x.org"]},
         {"network": ["*"]},
         {"network": ["http://a/b"]},
         {"network": ["ｅxample.org"]},
@@ -275,13 +316,13 @@ async def test_what_nobody_can_grant_is_not_asked(
 
 
 async def test_hosts_that_only_look_familiar_are_marked(tmp_path: Path) -> None:
-    hosts = ["еxample.org", "a.xn--p1ai:81", "b.bücher:81", "xn--99999999", "example.org"]
+    hosts = ["еxample.org", "a.xn--p1ai:81", "b.bücher:81", "example.org"]
     steps = [run("make", network=hosts), run("curl https://еxample.org/x", "c2"), say("done")]
     async with rig(tmp_path, steps, options=ASK) as r:
         named, found = await answering(r, "deny")
     assert (
         "reach еxample.org (in ASCII: xn--xample-2of.org), a.xn--p1ai:81 (shown as a.рф), "
-        "b.bücher:81 (in ASCII: b.xn--bcher-kva), xn--99999999, example.org."
+        "b.bücher:81 (in ASCII: b.xn--bcher-kva), example.org."
     ) in named.summary
     assert "xn--xample-2of.org" in found.summary
 
@@ -416,6 +457,19 @@ async def test_git_push_works_after_one_yes(tmp_path: Path, tier: SandboxTier) -
         assert "main" in heads.stdout
 
 
+async def answering_in_turn(r: Rig, answers: Iterable[Answer]) -> list[Approval]:
+    r.session.interactions.user_present = True
+    turn = r.begin("go")
+    asked: list[Approval] = []
+    for answer in answers:
+        event = await r.until(lambda e: isinstance(e, Approval) and e not in asked)
+        assert isinstance(event, Approval)
+        asked.append(event)
+        r.session.interactions.answer_approval(event.id, answer)
+    await turn
+    return asked
+
+
 async def test_a_remembered_push_runs_no_hooks_of_other_repositories(
     tmp_path: Path, tier: SandboxTier
 ) -> None:
@@ -444,17 +498,41 @@ async def test_a_remembered_push_runs_no_hooks_of_other_repositories(
         subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
         subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
         subprocess.run([*git, "remote", "add", "origin", str(tmp_path / "r")], check=True)
-        r.session.interactions.user_present = True
-        turn = r.begin("go")
-        asked: list[Approval] = []
-        for answer in ("session", "deny", "deny", "deny"):
-            event = await r.until(lambda e: isinstance(e, Approval) and e not in asked)
-            assert isinstance(event, Approval)
-            asked.append(event)
-            r.session.interactions.answer_approval(event.id, answer)
-        await turn
+        asked = await answering_in_turn(r, ("session", "deny", "deny", "deny"))
         assert [a.call.id for a in asked] == ["c1", "c4", "c5", "c7"]
         assert not (r.home.work / ".git" / "hooks" / "pre-push").exists()
+    assert not proof.exists()
+
+
+async def test_a_remembered_push_runs_nothing_that_commands_can_change(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    """Neither the hooks of a repository they made, nor what the project's own hook runs."""
+    proof, work = tmp_path / "proof", tmp_path / "work"
+    evil = f"printf '#!/bin/sh\ntouch {proof}\n' > {{0}}; chmod +x {{0}}"
+    steps = [
+        run("git push -q origin main", "c1"),
+        run(f"git init -q --bare x; {evil.format('x/hooks/post-receive')}", "c2"),
+        run("git push x main", "c3"),
+        run("git push --repo=x", "c4"),
+        run(evil.format("check"), "c5"),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        git = ["git", "-C", str(work), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "r")], check=True)
+        subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        subprocess.run([*git, "remote", "add", "origin", str(tmp_path / "r")], check=True)
+        asked = await answering_in_turn(r, ("session", "deny", "deny"))
+        assert [a.call.id for a in asked] == ["c1", "c3", "c4"]
+        assert [a.choices for a in asked[1:]] == [("once", "deny")] * 2
+        hook = work / ".git" / "hooks" / "pre-push"
+        hook.write_text("#!/bin/sh\nexec ./check\n")
+        hook.chmod(0o755)
+        r.provider.steps[:] = [run("git push -q origin main:z", "c6"), say("done")]
+        (last,) = await answering(r, "deny")
+        assert "the hook pre-push" in last.summary and last.choices == ("once", "deny")
     assert not proof.exists()
 
 

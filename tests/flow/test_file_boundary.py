@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,27 @@ async def test_what_cannot_be_shown_whole_is_not_asked_about(tmp_path: Path, con
         ((text, error),) = returns(r).values()
         assert error and "too long to be shown" in text
     assert not (folder / ".envrc").exists()
+
+
+async def test_nobody_is_asked_about_a_device(tmp_path: Path) -> None:
+    work(tmp_path, {"in.txt": "x"})
+    os.mkfifo(tmp_path / "pipe")
+    paths = ["/dev/zero", "/dev/full", "../pipe"]
+    steps = [call((f"c{n}", "read_file", {"path": path})) for n, path in enumerate(paths)]
+    async with rig(tmp_path, [*steps, say("done")], options=Options()) as r:
+        assert await answering(r, "once") == []
+        assert ["device, pipe or socket" in text for text, _ in returns(r).values()] == [True] * 3
+
+
+async def test_what_git_ignores_here_is_not_asked_about(tmp_path: Path) -> None:
+    """No program obeys it, unlike all else in there."""
+    folder = work(tmp_path, {".git/info/exclude": "*.o\n", ".git/HEAD": "ref: refs/heads/x\n"})
+    exclude = {"path": ".git/info/exclude", "content": "*.log\n"}
+    async with rig(
+        tmp_path, [call(("c1", "write_file", exclude)), say("ok")], options=Options()
+    ) as r:
+        assert await answering(r, "deny") == []
+    assert (folder / ".git/info/exclude").read_text() == "*.log\n"
 
 
 async def test_an_answer_about_one_file_outside_covers_no_other(tmp_path: Path) -> None:

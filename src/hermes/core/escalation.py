@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection
-from ipaddress import ip_address
 from pathlib import Path
-from unicodedata import normalize
 
 from msgspec import Struct, structs
 
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|\d+")
-_SECOND_LEVEL = frozenset(
-    "com net org edu gov mil gob gouv asso nom ltd plc info biz co ac or ne go gv".split()
-)
 PACKAGES = "packages"
 """Stands for the hosts that package managers download from."""
 
 MAX_NAMES = 20
 """How many hosts or paths a question names at most: nobody reads a longer list."""
-_HOST = re.compile(r"(?:\*\.)?((?:[\w-]+\.)*[\w-]+)(?::\d+)?")
 
 
 class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -113,35 +104,6 @@ class FileAccess(Struct, frozen=True):
     diff: str = ""
     """The change that the person must see."""
     writes: bool = False
-
-
-def explain_bad_host(host: str, allowed: Collection[str]) -> str:
-    """Why no answer lets a command reach this host; empty when a person may grant it. `allowed`:
-    hosts off the public internet that may be reached all the same."""
-    found = _HOST.fullmatch(host)
-    if host == PACKAGES:
-        return ""
-    imitates = normalize("NFKC", host) != host
-    if found is None or imitates or (host.startswith("*.") and _is_suffix(found[1])):
-        return f"{host!r} is no host; write name, name:port, *.name.tld or packages"
-    if host in allowed or found[1] in allowed:
-        return ""
-    try:
-        private = not ip_address(found[1]).is_global
-    except ValueError:
-        last = found[1].rpartition(".")[2]
-        if _NUMBER.fullmatch(last):
-            return f"{host!r} is no host; write an address as four decimal numbers"
-        private = last in ("localhost", "local", "internal")
-    why = "is not on the public internet: that needs web.allow_hosts, or unconfined"
-    return f"{host} {why}" if private else ""
-
-
-def _is_suffix(name: str) -> bool:
-    """Whether anybody may have a name below this one: `com`, and most likely `co.uk`."""
-    labels = name.split(".")
-    country = len(labels) == 2 and len(labels[1]) == 2
-    return len(labels) < 2 or (country and labels[0] in _SECOND_LEVEL)
 
 
 def _describe_host(host: str) -> str:

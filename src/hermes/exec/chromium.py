@@ -27,15 +27,6 @@ INSTALL_HINT = (
     "No Chromium was found. Install one (for example `apt install chromium`, or "
     "`playwright install chromium`), or set browser.executable to its path."
 )
-_PROGRAM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_MAC_APPS = (
-    "/Applications/Chromium.app/Contents/MacOS/Chromium",
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-)
-_PLAYWRIGHT_BROWSERS = (
-    ".cache/ms-playwright/chromium-*/chrome-linux*/chrome",
-    "Library/Caches/ms-playwright/chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
-)
 _PREFIX = "hermes-browser-"
 _LOCK_GRACE_SECONDS = 60.0
 """Seconds in which whoever created a folder may not have locked it yet."""
@@ -68,13 +59,12 @@ def find_browser(configured: str, env: Mapping[str, str]) -> str:
         if found is None:
             raise ToolError(f"browser.executable is {configured}, which is not a program.")
         return found
-    for name in _PROGRAM_NAMES:
+    for name in _LISTS.get_lines("programs"):
         if found := shutil.which(name, path=path):
             return found
-    bundled = sorted(
-        str(p) for g in _PLAYWRIGHT_BROWSERS for p in Path(env.get("HOME", "/")).glob(g)
-    )
-    for path in (*_MAC_APPS, *reversed(bundled)):
+    folders = (Path(env.get("HOME", "/")).glob(g) for g in _LISTS.get_lines("playwright's"))
+    bundled = sorted(str(path) for folder in folders for path in folder)
+    for path in (*_LISTS.get_lines("programs of macOS"), *reversed(bundled)):
         if os.access(path, os.X_OK):
             return path
     raise ToolError(INSTALL_HINT)

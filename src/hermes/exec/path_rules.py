@@ -30,7 +30,7 @@ _OWN_FILES = tuple(_LISTS.get_words("own files"))
 SYSTEM_PATHS = tuple(map(Path, " ".join(_LISTS.get_lines("readable system")).split()))
 _OWN_STEERING = sorted(_LISTS.get_words("own steering"))
 _PROCESS_SECRETS = frozenset({"environ", "mem", "kcore", "auxv"})
-_FREE_IN_GIT = (".git", "info", "exclude")
+FREE_IN_GIT = (".git", "info", "exclude")
 _Row: TypeAlias = tuple[tuple[str, ...], Effect, str]
 
 
@@ -95,7 +95,7 @@ def explain_denial(path: Path, user_home: Path, *, write: bool) -> str:
     for effect, reason in _match_rules(parts, user_home):
         if effect == "hide":
             return reason
-        if write and effect == "guard" and parts[-3:] != _FREE_IN_GIT:
+        if write and effect == "guard" and parts[-3:] != FREE_IN_GIT:
             return reason
     return ""
 

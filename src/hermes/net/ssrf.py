@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import socket
 from collections.abc import Awaitable, Callable, Collection
 from ipaddress import ip_address
@@ -11,15 +12,26 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from hermes.config.env import find_proxy
+from hermes.core.escalation import PACKAGES
 from hermes.net.errors import EgressError, UnknownHostError
-from hermes.net.ip_ranges import IPAddress, is_disguised_ipv4, is_metadata_service, is_reachable
-from hermes.net.url import ParsedUrl, split_host_port
+from hermes.net.ip_ranges import (
+    IPAddress,
+    is_disguised_ipv4,
+    is_metadata_service,
+    is_public,
+    is_reachable,
+)
+from hermes.net.url import ParsedUrl, parse_url, split_host_port
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Collection[str]]]
 """(name, port) -> IP addresses, in the order to try them."""
 
 CONNECT_TIMEOUT = 10.0
 _MAX_ADDRESSES = 4
+_HOST = re.compile(r"(\*\.)?((?:[\w-]+\.)*[\w-]+)(?::\d+)?")
+_SECOND_LEVEL = frozenset(
+    "com net org edu gov mil gob gouv asso nom ltd plc info biz co ac or ne go gv".split()
+)
 _WEB_PORTS = (80, 443)
 
 
@@ -71,6 +83,22 @@ class SsrfGuard:
                 raise EgressError(_refusal_text(url.host))
         return CheckedRoute(url, tuple(map(str, found[:_MAX_ADDRESSES])), proxy)
 
+    def explain_ungrantable(self, entry: str) -> str:
+        """Why no answer lets a command reach a host; empty when a person may grant it."""
+        found = _HOST.fullmatch(entry)
+        shape = f"{entry!r} is no host; write name, name:port, *.name.tld or packages"
+        if entry == PACKAGES or found is None or (found[1] and _is_suffix(found[2])):
+            return "" if entry == PACKAGES else shape
+        try:
+            url = parse_url(f"https://{entry.removeprefix('*.')}/")
+        except EgressError as error:
+            return f"{shape}. {error}"
+        internal = url.is_internal or not (url.literal is None or is_public(url.literal))
+        if (url.host, url.port) in self._allow or not (internal or url.has_blocked_port):
+            return ""
+        why = "is not on the public internet" if internal else f"has port {url.port}, no web port"
+        return f"{entry} {why}: that needs web.allow_hosts, or unconfined"
+
     async def _resolve_addresses(self, url: ParsedUrl, *, optional: bool) -> list[IPAddress]:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -87,6 +115,13 @@ async def resolve_host(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _is_suffix(name: str) -> bool:
+    """Whether anybody may have a name below this one: `com`, and most likely `co.uk`."""
+    labels = name.split(".")
+    country = len(labels) == 2 and len(labels[1]) == 2
+    return len(labels) < 2 or (country and labels[0] in _SECOND_LEVEL)
 
 
 def _refusal_text(host: str) -> str:

@@ -5,6 +5,7 @@ import codecs
 import io
 import os
 import re
+import stat
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +16,7 @@ from hermes.core.image_size import is_oversized
 from hermes.core.message import Media, Text
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._files.boundary import require_readable
+from hermes.tools._files.descriptors import list_folder, stat_exact
 from hermes.tools._files.images import MAX_IMAGE_BYTES, detect_image_type
 from hermes.tools._files.paths import (
     describe_missing,
@@ -90,9 +92,9 @@ async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
 
 def _measure_file(path: Path) -> int:
     """The size of a file. Raises ToolError when it is a directory or no regular file."""
-    status = path.stat()
-    if path.is_dir():
-        names = sorted(e.name + "/" * e.is_dir() for e in path.iterdir())
+    status = stat_exact(path)
+    if stat.S_ISDIR(status.st_mode):
+        names = sorted(list_folder(path))
         listed = ", ".join(names[:50]) + (", …" if len(names) > 50 else "")
         raise ToolError(f"{path} is a directory with {len(names)} entries: {listed}")
     if not is_regular(status):

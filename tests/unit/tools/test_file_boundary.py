@@ -129,6 +129,13 @@ STEERING += [
     ".pre-commit-config.yaml",
     ".husky/pre-push",
     "lefthook.yml",
+    "lefthook.toml",
+    ".config/lefthook.json",
+    "AGENT.md",
+    ".shadowenv.d/x.lisp",
+    ".vim/coc-settings.json",
+    ".Rprofile",
+    ".jj/repo/config.toml",
     "GEMINI.md",
     ".windsurfrules",
 ]
@@ -328,6 +335,7 @@ async def test_reading_and_writing_are_not_led_out(
     for number in range(TRIES * 4):
         for tool, args in (
             (read_file, {"path": "a/f1.txt"}),
+            (read_file, {"path": "a"}),
             (write_file, {"path": "a/new/deep.txt", "content": "x"}),
             (write_file, {"path": f"a/n{number % 5}.txt", "content": "x"}),
         ):

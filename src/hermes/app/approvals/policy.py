@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from hermes.app.approvals.needs import downloads_packages, find_need
 from hermes.app.approvals.rules import Prefixes, Rulebook
 from hermes.config.paths import cache_folder
-from hermes.core.escalation import PACKAGES, Access, Escalation, FileAccess, explain_bad_host
+from hermes.core.escalation import PACKAGES, Access, Escalation, FileAccess
 from hermes.core.events import Answer, Approval
 from hermes.core.message import ToolCall
 from hermes.core.services import ModelAccess
@@ -258,8 +258,8 @@ class Approvals:
         elsewhere = self._backend_of(params) is not None
         if asked is None:
             found = find_need(judged.commands, self._read_git_config())
-            if found is None or elsewhere or (found[1].unconfined and self.safety.required):
-                return None
+            if found is None or self._explain_refusal(found[1], elsewhere=elsewhere):
+                return None  # it fails at the wall, and is told which one
             why, need = found
             granted = bool(need.network and self.safety.network)
             ruled = self._is_ruled(judged, need)
@@ -278,6 +278,7 @@ class Approvals:
         """Why nobody can grant this, with real paths; empty when somebody can."""
         from hermes.exec.path_rules import explain_denial
         from hermes.exec.sandbox import explain_ungrantable
+        from hermes.net.ssrf import SsrfGuard
 
         if elsewhere:
             return _OTHER_BACKEND
@@ -286,7 +287,7 @@ class Approvals:
         if reason := asked.explain_excess():
             return reason
         hosts = asked.network if isinstance(asked.network, tuple) else ()
-        reasons = (explain_bad_host(host, self.safety.private_hosts) for host in hosts)
+        reasons = map(SsrfGuard(self.safety.private_hosts).explain_ungrantable, hosts)
         if reason := next(filter(None, reasons), ""):
             return reason
         paths = [(path, True) for path in asked.write or ()]

@@ -40,11 +40,6 @@ class DockerBackend(CommandBackend):
 
     @property
     @override
-    def start_folder(self) -> Path:
-        return self._site.workspace
-
-    @property
-    @override
     def workspace(self) -> Path:
         return self._site.workspace
 

@@ -273,9 +273,9 @@ class CommandBackend(ABC):
         """Completes the sentence "commands run …"."""
 
     @property
-    @abstractmethod
     def start_folder(self) -> Path:
         """The folder in which commands start, as a path on the backend."""
+        return self.workspace
 
     @property
     @abstractmethod

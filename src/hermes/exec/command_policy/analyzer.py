@@ -39,6 +39,7 @@ _EFFECTS = LISTS.get_table("effects without a sandbox")
 _WITH_SUBCOMMAND = LISTS.get_words("programs with subcommands")
 _NOT_REMEMBERED = wrappers.SHELLS | wrappers.WRAPPERS | LISTS.get_words("not remembered")
 """Programs that run others, or whose words do not say what they do."""
+_HOOKS = {name: set(hooks.split()) for name, hooks in LISTS.get_table("git hooks")}
 _GIT_TRANSFERS = (("push",), ("pull",), ("fetch",))
 _GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
 _GIT_RUNS_OPTIONS = LISTS.get_words("git options that run programs or write files")
@@ -63,6 +64,8 @@ class CommandAnalyzer:
         self._sandboxed = sandboxed
         self._commands: list[SimpleCommand] = []
         """All simple commands, also those that others run."""
+        self._named: set[tuple[str, str | None]] = set()
+        """The words that were checked, and the folders of their commands."""
         self._denials: list[str] = []
         self._questions: list[_Question] = []
         self._unreadable = ""
@@ -121,9 +124,6 @@ class CommandAnalyzer:
         if not reader.complete:
             self._unreadable = "its syntax is not understood"
         for simple in reader.commands:
-            words = (*simple.argv, *simple.writes, *simple.reads)
-            if any(self._path_zones.touches_agent(word, simple.folder) for word in words):
-                self._denials.append(_AGENT_FILES)
             self._add_command(simple, layer)
 
     def _add_command(self, simple: SimpleCommand, layer: int) -> None:
@@ -147,8 +147,12 @@ class CommandAnalyzer:
         reasons = [zones.explain_denied_write(word, folder) for word in simple.writes]
         argv = simple.argv
         if "{" in "".join(argv):
-            argv = tuple(chain.from_iterable(map(expand_braces, argv)))
+            argv = tuple(chain(*(expand_braces(word, zones.user_home) for word in argv)))
         reasons.append(explain_denial(argv, folder, zones))
+        named = {(word, folder) for word in (*argv, *simple.writes, *simple.reads)} - self._named
+        self._named |= named
+        if any(zones.touches_agent(*word) for word in named):
+            reasons.append(_AGENT_FILES)
         if wrappers.program_name(simple.argv) == "hermes" and simple.argv[1:] != ("--version",):
             reasons.append(_OWN_PROGRAM)
         self._denials += filter(None, reasons)
@@ -228,8 +232,14 @@ class CommandAnalyzer:
         options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
         if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
             return "git uses another repository, folder or setting than the project's own"
-        if words[1:2] in _GIT_TRANSFERS and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
-            return "git exchanges commits with another repository"
+        hooks, remotes = self._path_zones.hooks_and_remotes
+        if hooks := hooks & _HOOKS.get("".join(words[1:2]), _HOOKS["*"]):
+            return f"git runs the hook {min(hooks)}, which may run files that have changed"
+        if words[1:2] in _GIT_TRANSFERS:
+            named = {*[word for word in words[2:] if not word.startswith("-")][:1]}
+            by_address = any(re.match(r".*:/|.*@|[./~]", word) for word in words)
+            if by_address or not named <= remotes:
+                return "git exchanges commits with another repository"
         return ""
 
 

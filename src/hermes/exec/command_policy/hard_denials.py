@@ -19,6 +19,7 @@ _NEVER = {
     for names, words, effect in LISTS.get_table("programs that never run")
     for name in names.split()
 }
+_DISK_PROGRAMS = LISTS.get_words("programs for images of disks")
 _EFFECTS = dict(LISTS.get_table("effects on vital folders"))
 _WRITERS = frozenset("cp install ln tee truncate dd unlink".split())
 _OUTPUT_OPTIONS = {n: o.split() for n, o in LISTS.get_table("options that name a written file")}
@@ -27,6 +28,10 @@ _NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
 _OPTION = re.compile("-.")
 _EDITING = frozenset(("sed", "perl", "unlink", *_OUTPUT_OPTIONS))
 """They are denied only what nobody may overwrite."""
+_BY_NAME = re.compile(r"^-i?(?:name|path)\n.*\w", re.MULTILINE)
+_COMBINED = frozenset("! -not -o -or ,".split())
+_SYSTEM = LISTS.get_words("vital folders") - {"/root"} | {""}
+"""In these, what find deletes by its name is vital too."""
 _NAMES = frozenset(("kill", "pkill", "killall")).union(_NEVER, _EFFECTS, _WRITERS, _EDITING)
 
 
@@ -35,7 +40,8 @@ def explain_denial(argv: Argv, folder: str | None, path_zones: PathZones) -> str
     name, args = program_name(argv), argv[1:]
     if name not in _NAMES:
         return ""
-    if reason := _explain_program(name, args):
+    reason = _explain_program(name, args)
+    if reason and not (name in _DISK_PROGRAMS and _are_files(args, folder, path_zones)):
         return reason
     vital, written = _find_targets(name, args)
     for word in vital:
@@ -43,6 +49,15 @@ def explain_denial(argv: Argv, folder: str | None, path_zones: PathZones) -> str
             return f"{_EFFECTS[name]} {word}"
     reasons = (path_zones.explain_denied_write(word, folder) for word in written)
     return next(filter(None, reasons), "")
+
+
+def _are_files(args: Argv, folder: str | None, path_zones: PathZones) -> bool:
+    """Whether words are given, and each could name a file: an image of a disk, but no device."""
+    words = [word for word in args if not word.startswith("-")]
+    return bool(words) and all(
+        path_zones.resolve_path(word, folder) and not path_zones.explain_denied_write(word, folder)
+        for word in words
+    )
 
 
 def find_hard_program(text: str) -> str:
@@ -85,7 +100,7 @@ def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
             written = into or words[-1:]
             written += [f"{folder}/{program_name((w,))}" for folder in written for w in moved]
             replaced = words[-1:] if any(f.startswith("--del") for f in flags) else []
-            return moved if name == "mv" else replaced, written
+            return (moved, [*moved, *written]) if name == "mv" else (replaced, written)
         case "dd":
             return [], [arg[3:] for arg in args if arg.startswith("of=")]
         case "shred" | "srm" | "wipe":
@@ -103,7 +118,8 @@ def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
 def _find_deleted(args: Argv) -> list[str]:
     run = {program_name(argv) for argv in unwrap_command(("find", *args)).commands}
     deletes = "-delete" in args or not run.isdisjoint(("rm", "shred", "unlink"))
-    return list(find_starts(args)) if deletes else []
+    named = _BY_NAME.search("\n".join(args)) and _COMBINED.isdisjoint(args)
+    return [f for f in find_starts(args) if deletes and (not named or f.rstrip("/") in _SYSTEM)]
 
 
 def _split_flags(args: Argv) -> tuple[set[str], list[str]]:

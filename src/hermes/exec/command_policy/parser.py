@@ -29,7 +29,7 @@ def _find_output(simple: SimpleCommand) -> str:
     """What a command prints, where that stands in the command line."""
     between = {"echo": " ", "printf": "\n"}.get("".join(simple.argv[:1]), "")
     if not between or simple.writes:
-        return simple.feed if simple.argv == ("cat",) else ""
+        return simple.feed if simple.argv == ("cat",) or simple.argv[:1] == ("tee",) else ""
     return re.sub(r"\A(?:-\w+\s)+", "", between.join(simple.argv[1:])).replace("\\n", "\n")
 
 
@@ -205,5 +205,6 @@ class CommandReader:
         if name is None or body is None:
             return False
         called = re.escape(self._source[name.start_byte : name.end_byte])
-        call = rb"(?<![^\s{(;|&])" + called + rb"(?=[\s|&])[^;&|\n]*(?:\|(?!\|)|&(?!&))"
+        first = rb"(?:[{(;|&\n!]|\b(?:then|do|else|time))\s*"
+        call = first + called + rb"(?=[\s|&])[^;&|\n]*(?:\|(?!\|)|&(?!&))"
         return bool(re.search(call, self._source[body.start_byte : body.end_byte]))

@@ -2,12 +2,13 @@
 
 import os
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from hermes.exec.command_policy.types import Argv
 from hermes.exec.command_policy.words import LISTS, UNKNOWN
 from hermes.exec.path_rules import explain_denial, resolve_links
+from hermes.exec.sandbox.planted_files import list_hooks_and_remotes
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"
@@ -94,6 +95,11 @@ class PathZones:
                 return False  # a bare repository, or a folder that is not known here
             path = os.path.dirname(path)  # noqa: PTH120 - text, as everywhere here
         return folder is not None and self.in_workspace(resolve_links(folder))
+
+    @cached_property
+    def hooks_and_remotes(self) -> tuple[set[str], set[str]]:
+        """Of the workspace's repository. What is no remote's name is a folder to git."""
+        return list_hooks_and_remotes(self._workspaces[-1], self.user_home)
 
     def in_workspace(self, path: str) -> bool:
         return any(path == w or _is_inside(path, w) for w in self._workspaces)

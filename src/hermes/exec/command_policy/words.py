@@ -50,13 +50,13 @@ def unquote_word(source: str, user_home: str, wildcard: str = "") -> str:
     return "".join(parts)
 
 
-def expand_braces(word: str) -> list[str]:
+def expand_braces(word: str, user_home: str) -> list[str]:
     """The words that `{a,b}` stands for, at most a few."""
     words = [word]
     while len(words) < _MAX_BRACES and (found := _BRACES.search(words[0])):
         before, after = words[0][: found.start()], words[0][found.end() :]
         words = [*words[1:], *(before + part + after for part in found[1].split(","))]
-    return words
+    return [word] if words == [word] else [_TILDE.sub(rf"\1{user_home}", w) for w in words]
 
 
 def expand_value(source: str, user_home: str) -> str:

@@ -20,7 +20,8 @@ _OPERANDS: dict[str, tuple[int, str, list[str]]] = {
 of options behind which no value follows."""
 WRAPPERS = frozenset(_OPERANDS)
 _RUNNERS = {tuple(row.split()) for row in LISTS.get_lines("subcommands that run programs")}
-_JOINING = frozenset("eval watch parallel at batch".split())
+_SCRIPT_RUNNERS = frozenset("su sg runuser script flock npx npm capsh".split())
+_JOINING = frozenset("eval watch parallel at batch hyperfine".split())
 """They give their words to a shell, or what they read."""
 _FOLDER_OPTIONS = {"env": ["-C", "--chdir"], "sudo": ["-D", "--chdir"], "git": ["-C"]}
 _SHELL_VALUED = frozenset(("-o", "+o", "-O", "+O"))
@@ -81,7 +82,7 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
     if name in ("find", "gfind"):
         return _unwrap_find(argv)
     own = argv[: argv.index("--")] if "--" in argv else argv
-    if name in ("su", "sg", "runuser", "script", "flock") and (text := _find_script(own)):
+    if name in _SCRIPT_RUNNERS and (text := _find_script(own)):
         return WrappedCommands(scripts=(text,))
     if name == "env" and (split := [a for a in argv[1:] if re.match(r"-\w*S|--sp", a)]):
         text = re.sub(r"-\w*S|--[\w-]+=?", "", split[0], count=1)

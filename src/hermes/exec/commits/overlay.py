@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -15,6 +16,7 @@ from msgspec import Struct
 
 from hermes.config.paths import make_private_folder
 from hermes.exec.launcher.placeholders import is_free
+from hermes.exec.path_rules import list_names
 from hermes.exec.sandbox.planted_files import find_git_references
 from hermes.exec.sandbox.policy import PathOverlay
 from hermes.exec.snapshots.safe_git import find_git
@@ -31,10 +33,13 @@ _OBJECTS_NAME = "objects-of-the-repository"
 _SETTINGS_NAME = "settings-of-the-user"
 _IGNORED_NAME = "names-that-are-held"
 _MAX_AGE = 86400.0
+_IGNORED = "core.excludesfile"
 _DEFAULT_IDENTITY = {"user.name": "Hermes", "user.email": "hermes@localhost"}
 _COPIED_SETTINGS = (
-    r"^(user\.(name|email)|init\.defaultbranch|core\.(autocrlf|filemode|quotepath|eol))$"
+    r"^(user\.(name|email)|init\.defaultbranch|filter\..*|pull\.rebase|merge\.ff"
+    r"|core\.(autocrlf|safecrlf|filemode|quotepath|eol|excludesfile))$"
 )
+"""Without the filters of Git LFS and the like, other content than the user's would be added."""
 
 
 class OverlayUnavailable(Exception):
@@ -202,8 +207,8 @@ def _prepare_folders(copy: Path, git: Path) -> None:
 
 
 def _write_identity(copy: GitOverlay, env: Mapping[str, str]) -> None:
-    """Copy the user's name and the like from settings that are hidden from the command.
-    Placeholders are ignored: git cannot add them."""
+    """Copy the user's name and the like from settings that are hidden from the command. What the
+    user ignores everywhere is ignored, and so are placeholders: git cannot add or remove them."""
     found = dict(_DEFAULT_IDENTITY)
     argv = [find_git(), "config", "--global", "--includes", "-z", "--get-regexp", _COPIED_SETTINGS]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -214,16 +219,21 @@ def _write_identity(copy: GitOverlay, env: Mapping[str, str]) -> None:
             key, _, value = entry.partition("\n")
             if key and value:
                 found[key] = value
-    found["core.excludesfile"] = str(copy.git / _IGNORED_NAME)
-    held = find_git_references(copy.workspace, Path(env.get("HOME") or "/"))
-    missing = (path for path in held if not os.path.exists(path))  # noqa: PTH110
-    names = [f"/{os.path.relpath(path, copy.workspace)}\n" for path in missing]
-    (copy.folder / _IGNORED_NAME).write_text("".join(names))
+    home = env.get("HOME") or "/"
+    usual = f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/ignore"
+    ignored = read_regular(os.path.realpath(re.sub(r"\A~(?=/)", home, found.get(_IGNORED, usual))))
+    found[_IGNORED] = str(copy.git / _IGNORED_NAME)
+    held = [str(copy.workspace / name) for name in list_names("guard", scope="top")]
+    held += find_git_references(copy.workspace, Path(home))
+    missing = (path for path in held if is_free(path) or not os.path.exists(path))  # noqa: PTH110
+    names = "".join(f"\n/{os.path.relpath(path, copy.workspace)}" for path in missing)
+    (copy.folder / _IGNORED_NAME).write_bytes((ignored or b"") + os.fsencode(names))
     lines = []
     for key, value in found.items():
-        section, _, name = key.partition(".")
+        section, _, name = key.rpartition(".")
+        head = re.sub(r"\.(.*)", r' "\1"', section)
         quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-        lines.append(f'[{section}]\n\t{name} = "{quoted}"\n')
+        lines.append(f'[{head}]\n\t{name} = "{quoted}"\n')
     (copy.folder / _SETTINGS_NAME).write_text("".join(lines))
 
 

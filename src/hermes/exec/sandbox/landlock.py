@@ -36,15 +36,17 @@ def plan_launch(
     guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     closed = {*guards.read_only, *guards.placeholders, *guards.links, *guards.barred}
     hidden = {os.path.realpath(path) for path in policy.hidden}
-    hidden_inside = {path for path in hidden if path.startswith(workspace + "/")}
+    grants = [*map(str, policy.writable)]
+    root = next((path for path in grants if workspace.startswith(path + "/")), workspace)
+    hidden_inside = {path for path in hidden if path.startswith(root + "/")}
     name = f"hermes-{os.urandom(8).hex()}"
     scratch = f"{os.path.realpath('/tmp')}/{name}"
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
     writable = [scratch]
     if policy.mode == "workspace-write":
         writable += _open_subtrees(workspace, closed | hidden_inside)
-    for path in map(str, policy.writable):
-        writable += _open_subtrees(path, hidden - {path})
+    for path in grants:
+        writable += _open_subtrees(path, closed | hidden - {path})
     handled = _handled_accesses(landlock)
     rules = _plan_readable(policy, workspace, hidden)
     rules |= dict.fromkeys(writable, handled[0] & ~_IOCTL_DEV)
@@ -54,7 +56,8 @@ def plan_launch(
         real = {f: Path(os.path.realpath(f)) for f in env["PATH"].split(os.pathsep)}
         readable = (f for f in real if f[:1] != "/" or policy.allows_reading(real[f]))
         inside["PATH"] = os.pathsep.join(readable)
-    brokered = policy.mode == "workspace-write" and not guards.barred and workspace not in writable
+    writes = policy.mode == "workspace-write" or root != workspace
+    brokered = writes and not guards.barred and root not in writable
     setup: SetupInstructions = {
         **limit_instructions(policy.limits),
         "scratch": os.fsencode(scratch),
@@ -71,11 +74,10 @@ def plan_launch(
         "readonly": [os.fsencode(path) for path in closed | hidden_inside],
     }
     if brokered:
-        root = os.fsencode(workspace)
-        setup["workspace"] = root
+        setup["workspace"] = os.fsencode(root)
         setup["readonly"] += [os.fsencode(path) for path in policy.removed_after]
-        if not is_bare_repository(root):
-            setup["not_bare"] = root
+        if not is_bare_repository(os.fsencode(workspace)):
+            setup["not_bare"] = os.fsencode(workspace)
     if policy.network:
         setup["proxy"] = parse_proxy_address(policy.network)
         inside |= proxy_environment(policy.network)
@@ -86,7 +88,8 @@ def _plan_readable(policy: SandboxPolicy, workspace: str, hidden: set[str]) -> d
     rules: dict[str, int] = {}
     system = (os.path.realpath(path) for path in policy.readable)
     outside = map(os.path.realpath, (*policy.visible, *policy.caches))
-    for seen in (*system, "/proc", workspace, *outside, *map(str, policy.granted)):
+    granted = map(str, (*policy.granted, *policy.writable))
+    for seen in (*system, "/proc", workspace, *outside, *granted):
         rules |= dict.fromkeys(_open_subtrees(seen, hidden - {seen}), _READ_ACCESS)
     rules["/dev"] = _READ_DIR
     return rules

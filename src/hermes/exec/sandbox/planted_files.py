@@ -38,6 +38,7 @@ _GIT_SETTING = re.compile(
     r"[ \t]*=[ \t]*(\S[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
+_REMOTE = re.compile(r"^[ \t]*\[remote[ \t]+\"([^\"\\\n]+)\"\]", re.IGNORECASE | re.MULTILINE)
 _RESTED_NS = 1_000_000_000
 _MAX_INCLUDED = 50
 _MAX_BYTES = 256 * 1024
@@ -193,35 +194,54 @@ def _list_settings(git: str, *, is_folder: bool) -> list[str]:
     return [git] if os.path.lexists(git) else []
 
 
-def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: list[str]) -> None:
-    """Add the files inside the workspace that the repository's settings refer to, also by links."""
+def _read_repository(
+    root: str, user_home: str
+) -> tuple[tuple[str, str], list[str], list[tuple[str, str]]]:
+    """The folders of the repository, its files of settings, and what these refer to."""
     git = f"{root}/.git"
     if os.path.isfile(git):
         found = re.match(r"gitdir: ([^\n]+)", _read_text(git))
         git = _join_path(root, found[1]) if found else git
     common = _join_path(git, _read_text(f"{git}/commondir").strip() or ".")
     outer = [f"{user_home}/.gitconfig", f"{user_home}/.config/git/config", "/etc/gitconfig"]
-    led = [folder for folder in dict.fromkeys((git, common)) if _is_within(root, folder)]
     files = [f"{common}/config", f"{git}/config.worktree", *outer]
-    hooks = [f"{common}/hooks"]
+    references: list[tuple[str, str]] = []
     for file in files:
         for key, path in _settings_with_paths(file, root, user_home):
+            references.append((key, path))
             if key == "path" and path not in files and len(files) < _MAX_INCLUDED:
                 files.append(path)
-            if not _is_within(root, path) or _is_within(f"{root}/.git", path):
-                continue
-            if key == "hookspath":
-                hooks.append(path)
-                led.append(path)
-            elif key == "path":
-                (led if os.path.lexists(path) else kept_missing).append(path)
-            elif os.path.isfile(path) or (key == "templatedir" and os.path.isdir(path)):
-                led.append(path)
+    return (git, common), files, references
+
+
+def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: list[str]) -> None:
+    """Add the files inside the workspace that the repository's settings refer to, also by links."""
+    folders, _, references = _read_repository(root, user_home)
+    led = [folder for folder in dict.fromkeys(folders) if _is_within(root, folder)]
+    hooks = [f"{folders[1]}/hooks"]
+    for key, path in references:
+        if not _is_within(root, path) or _is_within(f"{root}/.git", path):
+            continue
+        if key == "hookspath":
+            hooks.append(path)
+            led.append(path)
+        elif key == "path":
+            (led if os.path.lexists(path) else kept_missing).append(path)
+        elif os.path.isfile(path) or (key == "templatedir" and os.path.isdir(path)):
+            led.append(path)
     protected += led
     for name in (*led, *hooks, *(link for folder in hooks for link in list_links(folder))):
         path = resolve_links(name) if _leads_elsewhere(root, name) else name
         if _is_within(root, path) and not any(_is_within(p, f"{path}/") for p in led):
             protected.append(path)
+
+
+def list_hooks_and_remotes(workspace: str, user_home: str) -> tuple[set[str], set[str]]:
+    """What git runs in the workspace's repository, and its names for other repositories."""
+    (_, common), files, references = _read_repository(workspace, user_home)
+    folders = [path for key, path in references if key == "hookspath"] or [f"{common}/hooks"]
+    hooks = {name for folder in folders for name in _list_names(folder)}
+    return hooks, set(_REMOTE.findall("\n".join(map(_read_text, files))))
 
 
 def find_git_references(workspace: Path, user_home: Path) -> list[str]:

@@ -25,7 +25,10 @@ async def require_readable(path: Path, ctx: ToolContext) -> None:
     check_access(path, ctx.workspace, write=False)
     if may_read(path, ctx.workspace):
         return
-    folder = path if os.path.isdir(path) else path.parent  # noqa: ASYNC240, PTH112
+    is_folder = os.path.isdir(path)  # noqa: ASYNC240, PTH112
+    if os.path.lexists(path) and not (is_folder or os.path.isfile(path)):  # noqa: ASYNC240, PTH113
+        raise ToolError(f"{path} is a device, pipe or socket, not a file.")  # whoever allows it
+    folder = path if is_folder else path.parent
     reason = f"it reads {path}, outside the working folder"
     await _require_approval(reason, FileAccess(folder=str(folder)), ctx)
 
@@ -48,6 +51,8 @@ def explain_influence(path: Path, workspace: Workspace) -> str:
     from hermes.exec.path_rules import resolve_links
     from hermes.exec.sandbox.planted_files import find_git_references, find_nested_links, list_links
 
+    if path.parts[-3:] == path_rules.FREE_IN_GIT:
+        return ""
     root, user_home = find_real_path(workspace.cwd), find_user_home(workspace)
     reason = path_rules.explain_influence(path, root, user_home)
     if reason or not is_inside(path, root):

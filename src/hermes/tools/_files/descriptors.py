@@ -54,6 +54,16 @@ def stat_exact(path: Path) -> os.stat_result:
         os.close(fd)
 
 
+def list_folder(path: Path) -> list[str]:
+    """The names in a folder, by its real path; those of folders end with a slash."""
+    fd = open_exact(path, _READ_FOLDER)
+    try:
+        with os.scandir(fd) as entries:
+            return [entry.name + "/" * entry.is_dir() for entry in entries]
+    finally:
+        os.close(fd)
+
+
 def make_folders(folder: Path) -> tuple[int, list[Path]]:
     """Create a folder and its parents; returns its descriptor and the created ones, innermost
     first."""

