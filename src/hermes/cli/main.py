@@ -114,7 +114,7 @@ _CHAT_OPTIONS = frozenset(
     (
         "-m --model --provider --plain -c --continue --resume --yolo --toolsets -q --query "
         "--base-url --api-key-env --api-mode --max-turns --image --output --output-schema "
-        "--allowed-tools --worktree"
+        "--allowed-tools --worktree --record"
     ).split()
 )
 """Options of `hermes chat` that work without the word chat."""
@@ -191,9 +191,10 @@ def _dispatch_arguments(argv: list[str]) -> int:
         if option in ("-V", "--version"):
             print(f"hermes {VERSION}")
             return 0
-        if name in ("-p", "--profile") and (equals or words):
-            profile = value if equals else words.pop(0)
-        elif name in ("-p", "--profile"):
+        if name in ("-p", "--profile"):
+            profile = value if equals else words.pop(0) if words else ""
+            if profile:
+                continue
             print_stderr(f"{name} needs the name of a profile")
             return EXIT_USAGE
         elif name in _CHAT_OPTIONS:

@@ -46,12 +46,13 @@ def run(argv: list[str], profile: str) -> int:
 
     harden_process()
     signals = SignalHandler()
-    signals.exit_on_signal()
+    has_prompt = _is_interactive(args)
+    signals.exit_on_signal(has_prompt=has_prompt)
     if args.worktree:
         from hermes.cli.session.worktree import enter_worktree
 
         enter_worktree(args.worktree)
-    if _is_interactive(args):
+    if has_prompt:
         from hermes.cli.repl.main import run_interactive
 
         _prepare_conversation(args)
