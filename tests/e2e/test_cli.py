@@ -186,6 +186,11 @@ def test_mistakes_are_one_sentence_and_exit_2(run: Run, args: tuple[str, ...], s
     assert done.err.startswith("hermes: ") and done.err.count("\n") == 1
 
 
+def test_a_closed_input_is_an_empty_one(run: Run) -> None:
+    done = run("auth", "add", "openai", shell='exec "$@" <&-')
+    assert done.rc == 2 and done.err == "hermes: No key was given; nothing was changed.\n"
+
+
 def test_the_start_imports_next_to_nothing(run: Run) -> None:
     """`--version` and `--help` must stay instant: no argparse, no third-party module."""
     code = (
