@@ -127,5 +127,6 @@ async def test_a_worktree(tmp_path: Path) -> None:
         assert (other / "made.txt").exists() and not (home.work / "made.txt").exists()
         again = await run_hermes(["-q", "go", "--worktree", "fix", "--continue"], home)
         assert again.stdout == "again\n", again.stderr
-        bad = await run_hermes(["-q", "go", "--worktree", "../x"], home)
-        assert bad.rc == 2 and "name of a worktree" in bad.stderr
+        for name in ("../x", ""):
+            bad = await run_hermes(["-q", "go", "--worktree", name], home)
+            assert bad.rc == 2 and "name of a worktree" in bad.stderr
