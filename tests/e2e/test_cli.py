@@ -186,6 +186,21 @@ def test_mistakes_are_one_sentence_and_exit_2(run: Run, args: tuple[str, ...], s
     assert done.err.startswith("hermes: ") and done.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["skills install", "trust add", "replay", "import"])
+def test_a_name_that_no_file_can_have_is_said(run: Run, command: str) -> None:
+    done = run(*command.split(), "x" * 5000)
+    assert done.rc in (1, 2) and "File name too long" in done.err and "output" not in done.err
+    assert done.err.count("\n") == 1 and len(done.err) < 400
+
+
+def test_an_argument_that_is_no_text_is_refused(run: Run) -> None:
+    done = run("pairing", "list", shell='exec "$@" "$(printf \'\\351\')"')
+    assert (done.rc, done.err) == (
+        2,
+        "hermes: an argument is not valid UTF-8; nothing was changed\n",
+    )
+
+
 def test_a_closed_input_is_an_empty_one(run: Run) -> None:
     done = run("auth", "add", "openai", shell='exec "$@" <&-')
     assert done.rc == 2 and done.err == "hermes: No key was given; nothing was changed.\n"

@@ -159,10 +159,16 @@ def _guard_run(argv: list[str]) -> int:
             print_stderr(f"Too many files are open. Nothing that was saved is lost. {advice}")
         elif isinstance(error, ImportError):
             raise
-        else:
-            # It can only be the output: commands report problems with other files themselves.
+        elif error.filename is not None:
+            print_stderr(f"{str(error.filename)[:200]}: {error.strerror}")
+        else:  # it can only be the output
             print_stderr(f"cannot write the output: {error.strerror}")
         return EXIT_FAILED
+    except UnicodeEncodeError:
+        if all(word.encode(errors="replace").decode() == word for word in argv):
+            raise
+        print_stderr("an argument is not valid UTF-8; nothing was changed")
+        return EXIT_USAGE
 
 
 def print_stderr(sentence: str) -> None:
