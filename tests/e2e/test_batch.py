@@ -336,7 +336,7 @@ async def test_the_first_signal_takes_no_further_items(home: Home, provider: Pro
     assert stopped.rc == 0, stopped
     gate.open()
     _, said = await process.communicate()
-    assert process.returncode == 3 and b"hermes batch resume data goes on" in said
+    assert process.returncode == 3 and b"hermes batch resume data" in said
     begun = len(read_lines(home, "trajectories.jsonl"))
     assert 1 <= begun <= 2
     provider.then = say("now")
@@ -381,7 +381,7 @@ async def test_a_database_that_cannot_grow_ends_the_run_in_a_sentence(
         *limited, cwd=home.work, env=home.env, stderr=asyncio.subprocess.PIPE
     )
     _, said = await process.communicate()
-    assert process.returncode == 3 and b"hermes batch resume data goes on." in said, said
+    assert process.returncode == 3 and b"hermes batch resume data" in said, said
     assert b"internal error" not in said and b"Traceback" not in said
     ran = await run_hermes(["batch", "resume", "data"], home)
     assert ran.rc == 0, ran
@@ -451,7 +451,7 @@ async def test_the_budget_of_a_run_stops_it_and_a_resume_goes_on(
     file = write_items(home, *({"prompt": f"p{n}"} for n in range(8)))
     args = ["batch", "run", file, "--toolsets", "none", "--concurrency", "1", "--max-usd", "0.5"]
     ran = await run_hermes(args, home)
-    assert ran.rc == 3 and "--max-usd X goes on" in ran.stderr
+    assert ran.rc == 3 and "--max-usd X" in ran.stderr
     spent = read_statistics(home)
     assert 0.3 < spent["cost_usd"] <= 0.5 and spent["states"]["todo"] >= 4
     ran = await run_hermes(["batch", "resume", "data", "--max-usd", "5"], home)

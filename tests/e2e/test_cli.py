@@ -121,11 +121,23 @@ def test_a_bare_command_shows_something(run: Run, command: str) -> None:
     assert done.rc == 0 and (done.out or done.err)
 
 
+_OPTION = r"^  (?:-\w(?: \w+)?, )?(--[\w-]+)"
+
+
 def test_help_lists_every_option_of_a_conversation(run: Run) -> None:
     listed = run("chat", "--help").out
-    options = re.findall(r"^  (?:-\w(?: \w+)?, )?(--[\w-]+)", listed, re.MULTILINE)
+    options = re.findall(_OPTION, listed, re.MULTILINE)
     assert len(options) > 15
     assert [option for option in options if option not in run("--help").out] == []
+
+
+def test_every_option_of_a_conversation_works_without_the_word_chat(run: Run) -> None:
+    listed = run("--help").out.partition("options of a conversation:")[2]
+    options = re.findall(_OPTION, listed, re.MULTILINE)
+    assert len(options) > 15
+    for option in options:
+        done = run(option, "x", "--no-such-option")
+        assert done.rc == 2 and done.err.startswith("hermes: chat: "), done.err
 
 
 @pytest.mark.parametrize(
@@ -147,6 +159,8 @@ def test_help_lists_every_option_of_a_conversation(run: Run) -> None:
         (("--output", "xml", "-q", "x"), "chat: --output: invalid choice 'xml'"),
         (("--max-turns", "0"), "chat: argument --max-turns"),
         (("-p",), "-p needs the name of a profile"),
+        (("-p", "", "config", "show"), "-p needs the name of a profile"),
+        (("--profile=", "config", "show"), "--profile needs the name of a profile"),
         (("-p", "../x", "config", "show"), "Profile name '../x' is not valid"),
         (("chat", "hello", "-q", "x"), "give the prompt once"),
         (("chat", "--modle", "x", "-q", "y"), "did you mean --model?"),
@@ -170,6 +184,26 @@ def test_mistakes_are_one_sentence_and_exit_2(run: Run, args: tuple[str, ...], s
     assert done.out == ""
     assert said in done.err and "sk-abc" not in done.err
     assert done.err.startswith("hermes: ") and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["skills install", "trust add", "replay", "import"])
+def test_a_name_that_no_file_can_have_is_said(run: Run, command: str) -> None:
+    done = run(*command.split(), "x" * 5000)
+    assert done.rc in (1, 2) and "File name too long" in done.err and "output" not in done.err
+    assert done.err.count("\n") == 1 and len(done.err) < 400
+
+
+def test_an_argument_that_is_no_text_is_refused(run: Run) -> None:
+    done = run("pairing", "list", shell='exec "$@" "$(printf \'\\351\')"')
+    assert (done.rc, done.err) == (
+        2,
+        "hermes: an argument is not valid UTF-8; nothing was changed\n",
+    )
+
+
+def test_a_closed_input_is_an_empty_one(run: Run) -> None:
+    done = run("auth", "add", "openai", shell='exec "$@" <&-')
+    assert done.rc == 2 and done.err == "hermes: No key was given; nothing was changed.\n"
 
 
 def test_the_start_imports_next_to_nothing(run: Run) -> None:

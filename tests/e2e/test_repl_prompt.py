@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes.store.sqlite import SqliteStore
-from tests.kit import Home, Provider, call, run_hermes, say
+from tests.kit import Gate, Home, Provider, call, run_hermes, say
 from tests.kit.processes import until
 from tests.kit.screen import ALT_ENTER, CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, TAB, Terminal, terminal
 
@@ -218,6 +218,40 @@ async def test_a_question_of_the_model(tmp_path: Path) -> None:
         t.type("2" + ENTER)
         await t.see("blue it is")
         assert "The user answers: blue" in p.last.json["messages"][-1]["content"]
+
+
+async def test_a_message_being_written_answers_no_question_of_the_model(tmp_path: Path) -> None:
+    gate = Gate()
+    ask = call(("q", "clarify", {"question": "Which colour?"})).hold(gate, n=0)
+    async with Provider([ask, say("blue it is")]) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type("paint" + ENTER)
+        await gate.reached()
+        t.type("check the tests too")
+        await t.see("❯ check the tests too")
+        gate.open()
+        await t.see("Which colour?", "Enter sends your text; empty the prompt to answer")
+        t.type(ENTER)
+        await t.see("↳ check the tests too", "Your answer (Esc: no answer)", "Enter: answer")
+        t.type("blue" + ENTER)
+        await t.see("blue it is")
+        result = p.last.json["messages"][-1]["content"]
+        assert "The user answers: blue" in result
+        assert result.endswith("User guidance: check the tests too")
+
+
+async def test_escape_keeps_the_message_that_was_there_before_the_question(tmp_path: Path) -> None:
+    gate = Gate()
+    ask = call(("q", "clarify", {"question": "Which colour?"})).hold(gate, n=0)
+    async with Provider([ask, say("any then")]) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type("paint" + ENTER)
+        await gate.reached()
+        t.type("check the tests too")
+        await t.see("❯ check the tests too")
+        gate.open()
+        await t.see("Which colour?", "empty the prompt to answer")
+        t.type(ESCAPE)
+        await t.see("any then", "❯ check the tests too")
+        assert "Nobody can answer" in p.last.json["messages"][-1]["content"]
 
 
 async def test_paste_of_five_thousand_lines(tmp_path: Path) -> None:
@@ -426,6 +460,17 @@ async def test_in_tmux(tmp_path: Path) -> None:
             await tmux("kill-server")
     rows = re.findall(r"^row (\d+)$", shown, re.MULTILINE)
     assert rows == [str(n) for n in range(60)]
+
+
+async def test_escape_closes_the_list_of_keys(tmp_path: Path) -> None:
+    async with Provider([say("hello")]) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type("?")
+        await t.see("Shift-Tab")
+        t.type(ESCAPE)
+        await t.gone("Shift-Tab")
+        t.type("hi" + ENTER)
+        await t.see("hello")
+        assert p.last.json["messages"][-1]["content"] == "hi"
 
 
 async def test_plain_is_line_by_line(tmp_path: Path) -> None:

@@ -88,8 +88,10 @@ async def test_what_runs_is_shown(tmp_path: Path) -> None:
         assert [(s["kind"], s["address"]) for s in found["servers"]] == [("serve", address)]
         assert found["servers"][0]["pid"] == serving.pid
         assert found["today"]["calls"] == 1 and found["today"]["daily_tokens"] == 1_000_000
+        assert found["today"]["unpriced_calls"] == 1
         assert found["model"] == "custom:kit-model"
         text = (await hermes(home, "status")).stdout
+        assert "tokens allowed; 1 call of unknown price" in text
         assert "in progress: " in text and f"serve at {address}" in text
         talking.kill()
         await talking.communicate()

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,7 @@ async def test_exit_1_when_thinking_used_up_the_budget(tmp_path: Path) -> None:
         ran = await run_hermes(["chat", "-q", "hi", "--output", "json"], Home.of(tmp_path, p))
         assert ran.rc == 1 and ran.json["error"]["code"] == "thinking_exhausted"
         assert "Thinking Budget Exhausted" in ran.json["error"]["message"]
+        assert ran.json["error"]["detail"] is None
 
 
 async def test_exit_2_for_usage_and_configuration(tmp_path: Path) -> None:
@@ -132,6 +134,8 @@ async def test_exit_2_for_usage_and_configuration(tmp_path: Path) -> None:
         ):
             ran = await run_hermes(args, home)
             assert ran.rc == 2 and "Traceback" not in ran.stderr and ran.stderr, (args, ran)
+        unknown = await run_hermes(["-q", "hi", "--provider", "nope", "--output", "json"], home)
+        assert unknown.rc == 2 and unknown.json["error"]["detail"] is None
         broken = "model:\n  default: kit\n  provider: [unclosed\nagent: {}\n"
         (home.path / "config.yaml").write_text(broken)
         ran = await run_hermes(["chat", "-q", "hi"], home)
@@ -150,12 +154,15 @@ async def test_exit_3_when_the_answer_is_partial(tmp_path: Path) -> None:
 
 async def test_exit_3_at_the_limit_of_model_calls(tmp_path: Path) -> None:
     steps = [call((f"c{i}", "read_file", {"path": "a.txt", "offset": i + 1})) for i in range(2)]
-    async with Provider([*steps, say("Two done.")]) as p:
+    async with Provider([*steps, say("Two done."), steps[0], say("One done.")]) as p:
         home = Home.of(tmp_path, p)
         home.file("a.txt", "1\n2\n3\n")
         ran = await run_hermes(["chat", "-q", "go", "--max-turns", "2", "--output", "json"], home)
         assert ran.rc == 3 and ran.json["error"]["code"] == "max_turns"
         assert ran.json["text"] == "Two done." and len(p.requests) == 3
+        ran = await run_hermes(["chat", "-q", "go", "--max-turns", "1"], home)
+        assert ran.rc == 3 and ran.stdout == "One done.\n"
+        assert "Stopped after 1 model call (max_turns)" in ran.stderr
 
 
 async def test_exit_3_when_the_loop_guard_ends_the_turn(tmp_path: Path) -> None:
@@ -277,6 +284,39 @@ async def test_a_signal_before_the_first_byte(tmp_path: Path, number: int) -> No
         process.send_signal(number)
         ran = await finish(process, timeout=90)
         assert ran.rc == 128 + number and ran.json["interrupted"]
+
+
+EARLY = """
+import os, sys
+from hermes.cli import prompt_input
+from hermes.cli.main import main
+
+number = int(sys.argv.pop())
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), number)
+        for _ in range(100): pass
+
+read_prompt = prompt_input.read_prompt
+def read_interrupted(*args):
+    Finalized()
+    return read_prompt(*args)
+
+prompt_input.read_prompt = read_interrupted
+main()
+"""
+"""The program, which a signal reaches where Python drops exceptions."""
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+async def test_a_signal_at_the_start_is_never_lost(tmp_path: Path, number: int, code: int) -> None:
+    async with Provider(then=say("ok")) as p:
+        home = Home.of(tmp_path, p)
+        words = ["chat", "-q", "hi", str(int(number))]
+        process = await start_hermes(words, home, command=[sys.executable, "-c", EARLY])
+        ran = await finish(process, timeout=90)
+        assert ran.rc == code and not ran.stdout and not p.requests, ran
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)

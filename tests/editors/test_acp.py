@@ -22,7 +22,17 @@ from hermes.app.runtime import Runtime  # noqa: E402
 from hermes.config.load import load_setup  # noqa: E402
 from hermes.server.editors.agent import EditorAgent  # noqa: E402
 from tests.flow.test_mcp import kit_server  # noqa: E402
-from tests.kit import Gate, Home, Provider, call, say, start_hermes, status, think  # noqa: E402
+from tests.kit import (  # noqa: E402
+    Gate,
+    Home,
+    Provider,
+    call,
+    finish,
+    say,
+    start_hermes,
+    status,
+    think,
+)
 from tests.kit.bodies import messages, system  # noqa: E402
 from tests.kit.home import program  # noqa: E402
 from tests.kit.processes import naming, until  # noqa: E402
@@ -457,3 +467,24 @@ async def test_questions_for_a_text(tmp_path: Path, offers: Any, written: Any, t
             assert question == "Which colour?" and mode.session_id == made.session_id
             assert mode.requested_schema.required == ["answer"]
         assert told in result and ("green" in result) == bool(told), result
+
+
+@pytest.mark.parametrize("closed", ["</dev/null", "<&-", "<requests"])
+async def test_without_an_editor_it_ends(tmp_path: Path, closed: str) -> None:
+    async with Provider([]) as provider:
+        home = Home.of(tmp_path, provider)
+        params = {"protocolVersion": 1}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        home.file("requests", json.dumps(request) + "\n")
+        shell = ["sh", "-c", f'"$@" {closed}', "sh", *program()]
+        ran = await finish(await start_hermes(["acp"], home, command=shell))
+        assert (ran.rc, ran.stderr) == (0, ""), ran
+        assert ('"protocolVersion": 1' in ran.stdout) is (closed == "<requests")
+
+
+async def test_its_output_cannot_go_to_a_file(tmp_path: Path) -> None:
+    async with Provider([]) as provider:
+        home = Home.of(tmp_path, provider)
+        shell = ["sh", "-c", '"$@" >out', "sh", *program()]
+        ran = await finish(await start_hermes(["acp"], home, command=shell))
+        assert ran.rc == 2 and "cannot go to a file" in ran.stderr and "bug" not in ran.stderr

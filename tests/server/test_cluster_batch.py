@@ -158,7 +158,7 @@ async def test_limits_hold_over_all_nodes_and_a_resume_goes_on(
         file = str(write_items(user, 160))
         args = ["batch", "run", file, "--cluster", "--toolsets", "none", "--concurrency", "2"]
         ran = await run_hermes([*args, "--max-usd", "0.6"], user, timeout=90)
-        assert ran.rc == 3 and "--max-usd X goes on" in ran.stderr, ran
+        assert ran.rc == 3 and "--max-usd X" in ran.stderr, ran
         _, found = read_results(user)
         assert 0.1 < found["cost_usd"] <= 0.6
         assert found["states"]["todo"] > 100
@@ -203,7 +203,7 @@ async def test_a_run_is_stopped_by_name_and_goes_on(tmp_path: Path, postgres_ser
                 await asyncio.sleep(0.05)
         gate.open()
         ran = await running
-        assert ran.rc == 3 and "hermes batch resume data goes on" in ran.stderr, ran
+        assert ran.rc == 3 and "hermes batch resume data" in ran.stderr, ran
         ran = await run_hermes(["batch", "resume", "data"], user, timeout=90)
         assert ran.rc == 0, ran
         check_results(user, 120)

@@ -200,8 +200,8 @@ async def _make_last_call(agent: Agent, turn: Turn) -> NoReturn:
     attempt = Attempt(structs.replace(agent.settings, tool_choice="none"))
     attempt.tail = (user_message(LAST_CALL.format(n=limit)),)
     error = (
-        f"Stopped after {limit} model calls (max_turns). Everything done is kept. "
-        "Say 'continue' to go on, or raise agent.max_turns."
+        f"Stopped after {limit} model call{'s' * (limit != 1)} (max_turns). Everything done is "
+        "kept. Send 'continue' to resume, or raise agent.max_turns."
     )
     try:
         message = await sample_message(agent, turn, attempt)

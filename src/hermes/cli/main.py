@@ -114,7 +114,7 @@ _CHAT_OPTIONS = frozenset(
     (
         "-m --model --provider --plain -c --continue --resume --yolo --toolsets -q --query "
         "--base-url --api-key-env --api-mode --max-turns --image --output --output-schema "
-        "--allowed-tools --worktree"
+        "--allowed-tools --worktree --record"
     ).split()
 )
 """Options of `hermes chat` that work without the word chat."""
@@ -159,10 +159,16 @@ def _guard_run(argv: list[str]) -> int:
             print_stderr(f"Too many files are open. Nothing that was saved is lost. {advice}")
         elif isinstance(error, ImportError):
             raise
-        else:
-            # It can only be the output: commands report problems with other files themselves.
+        elif error.filename is not None:
+            print_stderr(f"{str(error.filename)[:200]}: {error.strerror}")
+        else:  # it can only be the output
             print_stderr(f"cannot write the output: {error.strerror}")
         return EXIT_FAILED
+    except UnicodeEncodeError:
+        if all(word.encode(errors="replace").decode() == word for word in argv):
+            raise
+        print_stderr("an argument is not valid UTF-8; nothing was changed")
+        return EXIT_USAGE
 
 
 def print_stderr(sentence: str) -> None:
@@ -191,9 +197,10 @@ def _dispatch_arguments(argv: list[str]) -> int:
         if option in ("-V", "--version"):
             print(f"hermes {VERSION}")
             return 0
-        if name in ("-p", "--profile") and (equals or words):
-            profile = value if equals else words.pop(0)
-        elif name in ("-p", "--profile"):
+        if name in ("-p", "--profile"):
+            profile = value if equals else words.pop(0) if words else ""
+            if profile:
+                continue
             print_stderr(f"{name} needs the name of a profile")
             return EXIT_USAGE
         elif name in _CHAT_OPTIONS:
@@ -280,6 +287,8 @@ def _prepare_standard_files() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:

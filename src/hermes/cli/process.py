@@ -22,10 +22,12 @@ class SignalHandler:
         self.stop: Callable[[], object] = lambda: None
         """Called on the first signal."""
 
-    def exit_on_signal(self) -> None:
-        """Until the event loop runs, nothing is stored and nothing is running: a signal exits."""
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:
+    def exit_on_signal(self, *, has_prompt: bool) -> None:
+        """Until the event loop runs, nothing is stored and nothing is running: a signal exits.
+        Where keys are read (`has_prompt`), Ctrl-C stays an exception; elsewhere one could be lost
+        on its way, or crash an extension module that it interrupts."""
+        for number in STOP_SIGNALS[has_prompt:]:
+            if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda number, _: os._exit(signal_exit_code(number)))
 
     def attach(self, stop: Callable[[], object]) -> None:

@@ -3,7 +3,6 @@
 import os
 import select
 import stat
-import sys
 from pathlib import Path
 
 from hermes.core.errors import ConfigError
@@ -21,7 +20,7 @@ def read_prompt(query: str | None, images: list[str]) -> tuple[Message, str]:
     media = [read_image(Path(name)) for name in images]
     remark = ""
     if query is None or query == "-":
-        if sys.stdin is not None and os.isatty(0) and query is None:
+        if os.isatty(0) and query is None:
             raise ConfigError('There is no prompt: give one with -q "...", or pipe it in.')
         text = _read_all(0)
     else:

@@ -53,7 +53,7 @@ async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, p
         try:
             end = await coordinator.run()
         except StoreError as error:
-            print_stderr(f"{error} hermes batch resume {settings.name} goes on.")
+            print_stderr(f"{error} To resume: hermes batch resume {settings.name}")
             return _EXIT_SOME
         finally:
             shown.cancel()
@@ -130,14 +130,14 @@ def _print_end(folder: RunFolder, settings: RunSettings, end: RunEnd) -> None:
     if end.over_budget and settings.max_usd is None:
         print_stderr(
             "The configured budget is used up; nothing is lost. Raise budget in config.yaml, then "
-            f"hermes batch resume {settings.name} goes on."
+            f"run: hermes batch resume {settings.name}"
         )
     elif end.over_budget:
         print_stderr(
-            f"The budget of the run is used up; nothing is lost. hermes batch resume "
-            f"{settings.name} --max-usd X goes on."
+            "The budget of the run is used up; nothing is lost. To resume: hermes batch resume "
+            f"{settings.name} --max-usd X"
         )
     elif left and end.stopped:
-        print_stderr(f"Stopped; hermes batch resume {settings.name} goes on.")
+        print_stderr(f"Stopped. To resume: hermes batch resume {settings.name}")
     elif left:
         print_stderr(f"{left} failed (see failed.jsonl there) or are partial.")

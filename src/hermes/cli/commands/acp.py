@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, cast
@@ -82,11 +83,19 @@ async def _open_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 
     from hermes.server.editors.handshake import EditorReader
 
+    if stat.S_ISREG(os.fstat(1).st_mode):
+        raise ConfigError("An editor reads the output of hermes acp; it cannot go to a file.")
     loop = asyncio.get_running_loop()
     sys.stdout.flush()
     output = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     reader = EditorReader(limit=_BUFFER)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    mode = os.fstat(0).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(0):
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    else:  # a file, or nothing
+        with open(0, "rb", closefd=False) as source:
+            reader.feed_data(source.read())
+        reader.feed_eof()
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, output)
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

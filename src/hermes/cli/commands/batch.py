@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 commands:
-  run FILE.jsonl          answer every prompt of the file; again after a crash: go on
+  run FILE.jsonl          answer every prompt of the file; again after a crash: resume
   status NAME             show how far a run is
-  resume NAME             go on with a run; limits may be changed
+  resume NAME             resume a run; limits may be changed
   stop NAME               take no further items; those that run are finished
   export NAME --format F  write the conversations in another format, to -o FILE or stdout
   stats NAME              print the statistics

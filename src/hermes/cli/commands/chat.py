@@ -46,12 +46,13 @@ def run(argv: list[str], profile: str) -> int:
 
     harden_process()
     signals = SignalHandler()
-    signals.exit_on_signal()
-    if args.worktree:
+    has_prompt = _is_interactive(args)
+    signals.exit_on_signal(has_prompt=has_prompt)
+    if args.worktree is not None:
         from hermes.cli.session.worktree import enter_worktree
 
         enter_worktree(args.worktree)
-    if _is_interactive(args):
+    if has_prompt:
         from hermes.cli.repl.main import run_interactive
 
         _prepare_conversation(args)
@@ -223,7 +224,7 @@ def _parse_arguments(argv: list[str], profile: str) -> Namespace:
     latest = "resume the latest session of this folder"
     which.add_argument("-c", "--continue", dest="latest", action="store_true", help=latest)
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
-    add("--worktree", metavar="NAME", default="", help="work in a git worktree of this name")
+    add("--worktree", metavar="NAME", help="work in a git worktree of this name")
     parser.add_flag("--yolo", help="turn off approvals and the sandbox")
     parser.add_flag("--record", help="keep what hermes replay needs")
     parser.add_flag("--plain", help="line by line, without a screen")

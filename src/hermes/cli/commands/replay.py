@@ -43,7 +43,7 @@ def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("replay", "Play a recorded session again and compare.", _EPILOG)
     parser.add_argument("session", metavar="ID|FILE")
     parser.add_count_option("--to", metavar="STEP", help="play up to this step; branch there")
-    parser.add_argument("--model", metavar="M", help="a live model goes on after --to")
+    parser.add_argument("--model", metavar="M", help="continue with a live model after --to")
     parser.add_flag("--live-tools", help="with --model: run new calls in a copy of the files")
     parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv, profile)

@@ -116,6 +116,7 @@ async def _read_database(setup: Setup, found: dict[str, Any]) -> None:
     found["today"] = {
         "calls": today.calls,
         "failed_calls": today.failed,
+        "unpriced_calls": today.unpriced,
         "tokens": today.input + today.output,
         "cost_usd": today.cost,
         "daily_usd": setup.config.budget.daily_usd,
@@ -163,5 +164,7 @@ def _format_today(today: dict[str, Any]) -> list[str]:
         text += f" of {format_money(today['daily_usd'])}"
     if today["daily_tokens"] is not None:
         text += f"; {format_count(today['daily_tokens'])} tokens allowed"
+    if today["unpriced_calls"]:
+        text += f"; {format_plural(today['unpriced_calls'], 'call')} of unknown price"
     failed = f"; {today['failed_calls']} failed" if today["failed_calls"] else ""
     return [text + failed]

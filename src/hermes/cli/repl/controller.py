@@ -82,7 +82,7 @@ class Repl:
 
     def send_or_answer(self) -> None:
         text, question = self.editor.text, self.state.question
-        if question is not None and question.wants_text:
+        if self.state.takes_text:
             self.editor.clear()
             self._pass_answer(text)
         elif question is not None and (not text.strip() or question.find_key(text)):
@@ -172,7 +172,7 @@ class Repl:
         return True
 
     def answer_question(self, key: str | None) -> None:
-        if self.state.question is not None and self.state.question.wants_text:
+        if self.state.takes_text:
             self.editor.clear()
         self._pass_answer(key)
 
@@ -211,6 +211,7 @@ class Repl:
         """What a key asked to press again is forgotten once something is typed, and a letter that
         would have been an answer is text."""
         self.clear_hint()
+        self.state.has_draft &= bool(self.editor.text.strip())
         if self._lone_answer is not None:
             self._lone_answer.cancel()
             self._lone_answer = None
@@ -219,6 +220,7 @@ class Repl:
     def _submit_message(self, text: str, *, queued: bool) -> None:
         self.editor.remember(text)
         self.editor.clear()
+        self.state.has_draft = False
         self._drop_offer()
         if text.strip().lower() in _QUIT_WORDS:
             self.leave_prompt()

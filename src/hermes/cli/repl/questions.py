@@ -49,6 +49,8 @@ class PendingQuestion:
     """Keys that count only with Enter after them."""
     subject: str = ""
     """What it is about in one line, for a screen too low for the body."""
+    edits_text: bool = False
+    """Whether the prompt holds a proposed answer when it is asked."""
 
     @property
     def wants_text(self) -> bool:
@@ -73,7 +75,7 @@ class PendingQuestion:
         lines: list[Line] = [[(Style.BOLD, fit_text(self.subject, columns - 1))]]
         lines = lines if low and self.subject else []
         if self.wants_text:
-            lines.append([(Style.WARNING, self.prompt)])
+            lines.append([(Style.WARNING, note or self.prompt)])
         else:
             asked: Line = [(Style.WARNING, f"{self.prompt} ")]
             for key, meaning in self.keys.items():
@@ -90,7 +92,7 @@ class PendingQuestion:
         """Two lines: what the question is about, and the keys that answer it."""
         subject: Line = [(Style.BOLD, fit_text(self.subject or self.prompt, width))]
         if self.wants_text:
-            prompt: Line = [(Style.WARNING, fit_text(self.prompt, width))]
+            prompt: Line = [(Style.WARNING, fit_text(note or self.prompt, width))]
             return [subject, prompt] if self.subject else [prompt]
         keys = "/".join(self.keys)
         asked = f"{self.prompt} {keys}" if self.subject else keys
@@ -164,6 +166,8 @@ class QuestionQueue:
     def _show_next(self) -> None:
         question = self._pending[0]
         self._state.question = question
+        draft = self._state.prompt_text().strip()
+        self._state.has_draft = bool(draft) and not question.edits_text
         if question.body:
             self._scrollback.show_question(question.body)
         self._refresh()
@@ -212,9 +216,9 @@ class QuestionQueue:
             self._steer(text, user_message(_EDITED + text))
             self.session.interactions.answer_approval(approval.id, "deny")
 
-        question = PendingQuestion([], {}, submit, prompt="Your command instead (Esc: no)")
+        prompt = "Your command instead (Esc: no)"
+        question = PendingQuestion([], {}, submit, prompt, edits_text=True)
         self._pending.appendleft(question)
-        self._state.question = question
         self._edit_text(approval.command)
 
 

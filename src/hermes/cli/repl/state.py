@@ -112,6 +112,8 @@ class ScreenState:
     visible_question: PendingQuestion | None = None
     """The question that was drawn last."""
     visible_since: float = 0.0
+    has_draft: bool = False
+    """Whether the prompt has held a message since before the question: it is no answer to it."""
     prompt_text: Callable[[], str] = str
     keys: Mapping[KeyAction, str] = field(default_factory=lambda: DEFAULT_KEYS)
     """Action -> the name of its key."""
@@ -132,6 +134,11 @@ class ScreenState:
         if self.question is not None:
             return False
         return bool(self.command) or (self.running and bool(self.activity or self.tools))
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether the text in the prompt answers the question."""
+        return self.question is not None and self.question.wants_text and not self.has_draft
 
     @property
     def takes_answer(self) -> bool:

@@ -158,7 +158,8 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
     """The public form of a result."""
     usage = result.usage
     answered = result.target or target
-    error = {"code": result.error_code, "message": result.error, "detail": result.error_detail}
+    detail = result.error_detail or None
+    error = {"code": result.error_code, "message": result.error, "detail": detail}
     return {
         "session_id": session_id,
         **{name: result.status == name for name in ("completed", "partial", "interrupted")},

@@ -194,14 +194,33 @@ def _list_settings(git: str, *, is_folder: bool) -> list[str]:
     return [git] if os.path.lexists(git) else []
 
 
-def _read_repository(
-    root: str, user_home: str
-) -> tuple[tuple[str, str], list[str], list[tuple[str, str]]]:
-    """The folders of the repository, its files of settings, and what these refer to."""
+def find_main_repository(workspace: Path) -> Path | None:
+    """The repository that a linked worktree belongs to. The worktree names it, but that alone could
+    name any folder: the repository must list this worktree in turn."""
+    top = os.fspath(workspace)
+    entry = resolve_links(_read_git_link(top))
+    folder, listed = os.path.dirname(entry), _read_text(f"{entry}/gitdir").strip()
+    if os.path.basename(folder) != "worktrees" or not listed:
+        return None
+    main = os.path.dirname(folder)
+    is_listed = _join_path(entry, listed) == f"{top}/.git"
+    return Path(main) if is_listed and os.path.isdir(f"{main}/objects") else None
+
+
+def _read_git_link(root: str) -> str:
+    """Where a workspace has its part of a repository."""
     git = f"{root}/.git"
     if os.path.isfile(git):
         found = re.match(r"gitdir: ([^\n]+)", _read_text(git))
         git = _join_path(root, found[1]) if found else git
+    return git
+
+
+def _read_repository(
+    root: str, user_home: str
+) -> tuple[tuple[str, str], list[str], list[tuple[str, str]]]:
+    """The folders of the repository, its files of settings, and what these refer to."""
+    git = _read_git_link(root)
     common = _join_path(git, _read_text(f"{git}/commondir").strip() or ".")
     outer = [f"{user_home}/.gitconfig", f"{user_home}/.config/git/config", "/etc/gitconfig"]
     files = [f"{common}/config", f"{git}/config.worktree", *outer]

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.path_rules import SYSTEM_PATHS, explain_denial, find_agent_paths, list_names
-from hermes.exec.sandbox.planted_files import find_plantable_paths
+from hermes.exec.sandbox.planted_files import find_main_repository, find_plantable_paths
 from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE, VERSIONED_CREDENTIALS
 
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
@@ -142,6 +142,7 @@ def build_policy(
         [path for path in _list_existing(user_home, names) if not path.is_relative_to(workspace)]
         for names in (CACHES, RENEWABLE)
     )
+    repository = find_main_repository(workspace)
     apart = [str(path) for path in caches], [str(path) for path in renewable]
     links = [path for top in (*programs, *caches) for path in _list_links(str(top), *apart)]
     return SandboxPolicy(
@@ -152,7 +153,7 @@ def build_policy(
         (*plantable.kept_missing, *steering),
         plantable.removed_after,
         network,
-        tuple(programs),
+        (*programs, repository) if repository else tuple(programs),
         caches=(*caches, *renewable),
         home_links=tuple((p[len(str(user_home)) + 1 :], Path(p)) for p in dict.fromkeys(links)),
     )

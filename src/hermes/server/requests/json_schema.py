@@ -97,19 +97,28 @@ class _SchemaChecker:
                 yield f"{where} fits more than one form."
         if "not" in schema and self._fits(value, schema["not"], depth):
             yield f"{where} has a forbidden form."
+        if "if" in schema:
+            name = "then" if self._fits(value, schema["if"], depth) else "else"
+            yield from self.list_mismatches(value, schema.get(name), where, depth)
 
     def _check_object(
         self, value: dict[str, Any], schema: dict[str, Any], where: str, depth: int
     ) -> Iterator[str]:
-        properties = schema.get("properties")
-        properties = properties if isinstance(properties, dict) else {}
-        for name in _as_list(schema.get("required")):
+        yield from _check_bounds(
+            len(value), schema, ("minProperties", "maxProperties"), where, "members"
+        )
+        required = [*_as_list(schema.get("required"))]
+        for name, others in _as_dict(schema.get("dependentRequired")).items():
+            required += _as_list(others) if name in value else []
+        for name in required:
             if name not in value:
                 yield f"{where} has no {name!r}."
-        others = schema.get("additionalProperties", True)
         for name, part in value.items():
-            part_schema = properties.get(name, others)
-            yield from self.list_mismatches(part, part_schema, f"{name!r} in {where}", depth)
+            if "propertyNames" in schema:
+                place = f"the name {name!r} in {where}"
+                yield from self.list_mismatches(name, schema["propertyNames"], place, depth)
+            for part_schema in _find_member_schemas(name, schema):
+                yield from self.list_mismatches(part, part_schema, f"{name!r} in {where}", depth)
 
     def _check_array(
         self, value: list[Any], schema: dict[str, Any], where: str, depth: int
@@ -121,6 +130,20 @@ class _SchemaChecker:
         for n, part in enumerate(value):
             part_schema = first[n] if n < len(first) else schema.get("items", True)
             yield from self.list_mismatches(part, part_schema, f"entry {n} of {where}", depth)
+        if "contains" in schema:
+            fitting = sum(self._fits(part, schema["contains"], depth) for part in value)
+            bounds = {"minContains": 1, **schema}
+            names = ("minContains", "maxContains")
+            yield from _check_bounds(fitting, bounds, names, where, "entries of the required form")
+
+
+def _find_member_schemas(name: str, schema: dict[str, Any]) -> list[Any]:
+    """The schemas that hold for the member of this name."""
+    properties = _as_dict(schema.get("properties"))
+    found = [properties[name]] if name in properties else []
+    by_pattern = _as_dict(schema.get("patternProperties"))
+    found += [part for pattern, part in by_pattern.items() if _matches(pattern, name)]
+    return found or [schema.get("additionalProperties", True)]
 
 
 def _has_repetition(entries: list[Any]) -> bool:
@@ -130,6 +153,10 @@ def _has_repetition(entries: list[Any]) -> bool:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _check_kind(value: Any, schema: dict[str, Any], where: str) -> Iterator[str]:
@@ -162,13 +189,18 @@ def _equals(value: Any, other: Any) -> bool:
 def _check_string(value: str, schema: dict[str, Any], where: str) -> Iterator[str]:
     yield from _check_bounds(len(value), schema, ("minLength", "maxLength"), where, "characters")
     pattern = schema.get("pattern")
-    if not isinstance(pattern, str) or _may_take_long(pattern, len(value)):
-        return
+    if isinstance(pattern, str) and not _matches(pattern, value):
+        yield f"{where} must match {pattern!r}."
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """True also where it cannot be checked."""
+    if _may_take_long(pattern, len(text)):
+        return True
     try:
-        if not re.search(pattern, value):
-            yield f"{where} must match {pattern!r}."
-    except (re.error, OverflowError):  # a pattern of another dialect cannot be checked
-        return
+        return re.search(pattern, text) is not None
+    except (re.error, OverflowError):  # of another dialect
+        return True
 
 
 def _may_take_long(pattern: str, length: int) -> bool:

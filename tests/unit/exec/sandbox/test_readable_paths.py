@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,48 @@ def test_file_tools_and_commands_read_the_same(tmp_path: Path) -> None:
         assert not walls.allows_reading(path)
     granted = structs.replace(walls, visible=(home / "other",))
     assert granted.allows_reading(home / "other/x")
+
+
+def git(folder: Path, *words: str) -> None:
+    name = ("-c", "user.name=x", "-c", "user.email=y")
+    subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
+
+
+@linux
+async def test_git_works_in_a_linked_worktree(tmp_path: Path, tier: SandboxTier) -> None:
+    home, main, tree = tmp_path / "u", tmp_path / "u" / "main", tmp_path / "u" / "tree"
+    for folder in (main, tmp_path / "agent"):
+        folder.mkdir(parents=True)
+    (main / "secret.txt").write_text("SECRET\n")
+    (main / "file").write_text("one\n")
+    git(main, "init", "-q")
+    git(main, "add", "file")
+    git(main, "commit", "-qm", "first commit")
+    git(main, "worktree", "add", "-q", "-b", "side", str(tree))
+    policy = build_policy("workspace-write", tree, tmp_path / "agent", home)
+    script = f"echo two > file; git log --oneline; git status -sb; git diff; cat {main}/secret.txt"
+    outcome, text = await sh(script, policy, tier)
+    assert "first commit" in text and "## side" in text and "+two" in text and "SECRET" not in text
+    await sh(f"echo x > {main}/.git/config; echo x > {main}/.git/worktrees/tree/HEAD", policy, tier)
+    git(tree, "status")
+
+
+@pytest.mark.parametrize("back", ["../../../.git", "{work}/.git", "/elsewhere/.git", ""])
+def test_a_worktree_that_its_repository_does_not_list_reads_nothing_else(
+    tmp_path: Path, back: str
+) -> None:
+    """Whoever made the files of a workspace cannot name a folder in the home as its repository."""
+    home, work = tmp_path / "u", tmp_path / "work"
+    for folder in (home / "private" / "objects", work / "x", tmp_path / "agent"):
+        folder.mkdir(parents=True)
+    (work / "x" / "worktrees").symlink_to(home / "private")
+    (work / ".git").write_text("gitdir: x/worktrees/objects\n")
+    policy = build_policy("workspace-write", work, tmp_path / "agent", home)
+    assert not policy.allows_reading(home / "private" / "key")
+    (work / "x" / "worktrees").unlink()
+    (work / "x" / "worktrees" / "objects").mkdir(parents=True)
+    (work / "x" / "worktrees" / "objects" / "gitdir").write_text(back.format(work=work))
+    (work / "x" / "objects").symlink_to(home / "private")
+    policy = build_policy("workspace-write", work, tmp_path / "agent", home)
+    assert not policy.allows_reading(home / "private" / "key")
+    assert not policy.allows_reading(tmp_path / "other")

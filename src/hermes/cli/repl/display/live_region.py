@@ -76,7 +76,10 @@ def _question_lines(
 ) -> list[str]:
     if state.question is not None:
         note = state.question.describe_enter(state.prompt_text())
-        note = note if state.takes_answer else "one moment"
+        if state.question.wants_text:
+            note = note if state.has_draft else ""
+        elif not state.takes_answer:
+            note = "one moment"
         return state.question.render(columns, room, note, low=low, colour=colour)
     if state.prompt_text() == "?":
         return [fit_text(row, columns - 1) for row in format_key_help(state.keys).split("\n")]
@@ -133,7 +136,7 @@ def key_hints(state: ScreenState) -> str:
     if state.picker is not None:
         return "type to search · ↑↓: choose · Enter: open · Esc: cancel"
     if state.question is not None:
-        return "Enter: answer · Esc: no" if state.question.wants_text else "Esc: no"
+        return "Enter: answer · Esc: no" if state.takes_text else "Esc: no"
     if state.command and not state.running:
         return f"{stop}: stop it · messages wait until it is done"
     if state.running:

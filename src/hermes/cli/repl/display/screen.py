@@ -371,8 +371,7 @@ class Screen:
     def _line_prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:
             return [("", "  ")]
-        question = self.state.question
-        mark = "? " if question is not None and question.wants_text else "❯ "
+        mark = "? " if self.state.takes_text else "❯ "
         return [("class:prompt", "/ " if self.state.picker is not None else mark)]
 
     def _status_fragments(self) -> StyleAndTextTuples:

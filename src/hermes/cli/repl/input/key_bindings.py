@@ -166,6 +166,8 @@ def _bind_stopping(
             buffer.cancel_completion()
         elif state.question is not None:
             actions.answer_question(None)
+        elif buffer.text == "?":  # the keys are shown
+            buffer.reset()
         else:
             actions.interrupt_turn()
 
