@@ -155,6 +155,24 @@ async def test_a_failure_after_an_effect_is_not_repeated(
         assert other.status != 424
 
 
+@pytest.mark.parametrize("path", ROUTES)
+async def test_what_was_said_before_a_tool_is_no_answer(tmp_path: Path, path: str) -> None:
+    gone, read = status(404, "no such model"), call(("c2", "read_file", {"path": "x"}))
+    script = [say("Looking. ") + read, gone, say("Making. ") + TOUCH, gone]
+    names = ("Session-Id", "Session-Key", "Completed", "Partial")
+    async with api(tmp_path, script) as a:
+        looked = await post(a, path, stream=False)
+        assert looked.status == 502 and "no such model" in looked.error["message"]
+        made, again = [
+            await post(a, path, stream=False, X_Hermes_Session_Key="key") for _ in range(2)
+        ]
+        assert made.status == 424 and "no such model" in made.error["message"]
+        assert again.error == made.error
+        for name in (*(f"X-Hermes-{name}" for name in names), "X-Should-Retry"):
+            assert made.headers[name] == again.headers[name], name
+        assert effects(a) == 1
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", ROUTES)
 async def test_nobody_is_told_to_repeat_what_has_changed_something(
@@ -166,6 +184,7 @@ async def test_nobody_is_told_to_repeat_what_has_changed_something(
             text = answer.body.decode()
             assert "limits the rate" in text and "Check what was done before you ask again" in text
             assert "Nothing was lost" not in text and "end the message" not in text
+            assert "Retry-After" not in answer.headers
 
 
 async def test_a_failed_run_that_has_changed_something_is_continued(tmp_path: Path) -> None:

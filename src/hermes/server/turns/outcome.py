@@ -33,6 +33,7 @@ CHECK_EFFECTS = "The work so far is kept in the session. Check what was done bef
 EFFECTS_STATUS = 424
 """The status of a failed turn that must not be repeated: its tools have changed something."""
 DEFAULT_RETRY_SECONDS = 30.0
+INCOMPLETE_HEADERS = {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
 NO_RETRY = {"X-Should-Retry": "false"}
 """Official SDKs obey this header; other clients go by the status."""
 
@@ -53,7 +54,7 @@ def build_turn_headers(
     if request.ignored:
         headers["X-Hermes-Ignored"] = ", ".join(request.ignored)
     if result is not None and result.status != "completed":
-        headers |= {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
+        headers |= INCOMPLETE_HEADERS
     return headers
 
 
@@ -70,11 +71,14 @@ def is_truncated(result: TurnResult) -> bool:
 
 
 def is_unusable(result: TurnResult, request: TurnRequest) -> bool:
-    """Whether the turn ended early and without any text. An answer that ends at the limit its
-    client set is what the client asked for."""
-    if is_truncated(result) and request.has_own_limit:
+    """Whether a turn ended early and without a part of its answer: what was said before its tools
+    ran is none. An answer that ends at the limit its client set is what the client asked for."""
+    if result.status == "completed" or (is_truncated(result) and request.has_own_limit):
         return False
-    return result.status != "completed" and not result.text.strip()
+    if not result.text.strip():
+        return True
+    last = result.messages[-1]
+    return last.role != "assistant" or not last.text.strip()
 
 
 def raise_if_unusable(
@@ -89,13 +93,13 @@ def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> Ap
     """The error of a turn that failed."""
     status, code = _STATUSES.get(result.error_code, _INCOMPLETE)
     headers = dict(headers or {})
-    if result.error_code == "rate_limited":
-        wait = result.retry_after if result.retry_after is not None else DEFAULT_RETRY_SECONDS
-        headers["Retry-After"] = str(max(1, round(wait)))
-    if result.error_code == "unavailable":
-        headers["Retry-After"] = RETRY_AFTER
     if result.effects or result.error_code in _FINAL:
         headers |= NO_RETRY
+    elif result.error_code == "rate_limited":
+        wait = result.retry_after if result.retry_after is not None else DEFAULT_RETRY_SECONDS
+        headers["Retry-After"] = str(max(1, round(wait)))
+    elif result.error_code == "unavailable":
+        headers["Retry-After"] = RETRY_AFTER
     incomplete = describe_incomplete(result)
     error = ApiError(
         EFFECTS_STATUS if result.effects else status,

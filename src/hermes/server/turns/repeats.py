@@ -20,9 +20,12 @@ from hermes.server.requests.turn_request import TurnRequest
 from hermes.server.turns.outcome import (
     CHECK_EFFECTS,
     EFFECTS_STATUS,
+    INCOMPLETE_HEADERS,
     NO_RETRY,
     build_error,
+    build_turn_headers,
     is_truncated,
+    is_unusable,
 )
 from hermes.server.turns.server_instance import ServerInstance
 
@@ -88,7 +91,7 @@ class FailedRequests:
             elif self._instance.node:
                 self._known[found.id] = failure
 
-    async def raise_if_repeated(self, call: ApiCall) -> None:
+    async def raise_if_repeated(self, call: ApiCall, request: TurnRequest) -> None:
         """Raise the failure that this request has already met, at any node. A client's automatic
         retry does not run beside the first attempt either."""
         if self._instance.node:
@@ -108,8 +111,8 @@ class FailedRequests:
             return
         if failure.retries_only and _count_retries(call) == 0:
             return
-        headers = {"X-Hermes-Session-Id": failure.session} if failure.session else {}
-        raise ApiError.from_fields(EFFECTS_STATUS, failure.envelope, {**headers, **NO_RETRY})
+        headers = build_turn_headers(failure.session, request) | INCOMPLETE_HEADERS | NO_RETRY
+        raise ApiError.from_fields(EFFECTS_STATUS, failure.envelope, headers)
 
     def describe_attempts(self, owner: str, request: TurnRequest) -> str:
         """What the model must know of failures that the conversation does not show: a client that
@@ -129,7 +132,7 @@ class FailedRequests:
     def watch_turn(
         self, call: ApiCall, request: TurnRequest, session: str, tools: Mapping[str, Tool[Any]]
     ) -> "TurnWatch":
-        return TurnWatch(self, call, request.prompt, session, tools)
+        return TurnWatch(self, call, request, session, tools)
 
     def save_failure(self, owner: str, request_hash: str, failure: RequestFailure) -> None:
         failure.server = "" if failure.envelope else self._instance.token
@@ -156,14 +159,15 @@ class TurnWatch:
         self,
         failures: FailedRequests,
         call: ApiCall,
-        prompt: Message,
+        request: TurnRequest,
         session: str,
         tools: Mapping[str, Tool[Any]],
     ) -> None:
         self._failures = failures
         self._owner = call.principal.name
         self._call = call
-        self._prompt = _hash_prompt(self._owner, prompt)
+        self._request = request
+        self._prompt = _hash_prompt(self._owner, request.prompt)
         self._session = session
         self._tools = tools
         self._hash = ""
@@ -182,7 +186,8 @@ class TurnWatch:
     def note_end(self, result: TurnResult, *, disconnected: bool = False) -> None:
         if not self._hash:
             return
-        if not result.effects or result.status == "completed" or is_truncated(result):
+        is_cut = is_truncated(result) and not is_unusable(result, self._request)
+        if not result.effects or result.status == "completed" or is_cut:
             self._failures.forget_failure(self._owner, self._hash)
         elif disconnected:
             self._save(_describe_failure(_DISCONNECTED), retries_only=True)

@@ -68,14 +68,15 @@ class ResponseObject(Struct):
         return "incomplete" if self.status == "cancelled" else self.status
 
     def apply_result(self, result: TurnResult, *, unusable: bool) -> None:
-        """Set the status, usage and error of a turn that has ended; `unusable`: without text."""
+        """Set the status, usage and error of a turn that has ended; `unusable`: it has no answer to
+        show."""
         self.usage = build_response_usage(result.usage)
         if result.status == "completed":
             self.status = "completed"
         elif is_truncated(result) and not unusable:
             self.status = "incomplete"
             self.incomplete_details = {"reason": "max_output_tokens"}
-        elif result.text.strip() or result.status == "interrupted":
+        elif not unusable or result.status == "interrupted":
             self.status = "incomplete"
             self.incomplete_details = {"reason": "error"}
             self._set_error(choose_response_code(result.error_code), result.error)

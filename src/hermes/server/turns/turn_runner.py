@@ -91,7 +91,7 @@ class TurnRunner:
     async def run_turn(self, call: ApiCall, request: TurnRequest) -> tuple[TurnResult, Session]:
         """Run a turn to its end; cancelling stops the turn."""
         if not read_key_header(call):
-            await self.failures.raise_if_repeated(call)
+            await self.failures.raise_if_repeated(call, request)
         async with (
             self.slots.reserve_slot(call.principal),
             self.sessions.open_session(call.principal, request) as session,
@@ -132,7 +132,7 @@ class TurnRunner:
         async with resources or AsyncExitStack() as stack:
             if read_key_header(call):
                 return await self._stream_recorded(call, request, encoder, stack.pop_all())
-            await self.failures.raise_if_repeated(call)
+            await self.failures.raise_if_repeated(call, request)
             stream: EventStream | None = None
 
             async def open_sink(headers: dict[str, str]) -> SendFrames:
