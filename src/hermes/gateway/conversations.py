@@ -29,11 +29,11 @@ from hermes.core.message import Message, user_message
 from hermes.core.store import Conversation
 from hermes.gateway import texts
 from hermes.gateway.adapter import Inbound, SendFailure, Target
+from hermes.gateway.content.prompt import build_prompt, quote_result, write_text
 from hermes.gateway.content.render import count_units
 from hermes.gateway.content.reply import Content, Reply
 from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text
 from hermes.gateway.hub import CarriedResult, Hub, Item, decode_settings
-from hermes.gateway.message_prompt import build_prompt, quote_result, write_text
 from hermes.gateway.open_questions import describe_answer
 from hermes.gateway.people.access import may_answer, name_sender
 from hermes.gateway.people.loop_breaker import LONG_AGO, LastAnswer
