@@ -86,9 +86,14 @@ class Recovery:
         return any(message.calls for message in messages[starts[-1] :])
 
     async def _close_draft(self, draft: Reply) -> None:
-        """What it shows stays as it is."""
+        """Text stays as it is shown; a line about a tool goes."""
         draft.draft, draft.state = False, "delivered"
+        is_tool_line = [text.startswith(texts.TOOL_MARK) for text in draft.progress.shown] == [True]
+        if is_tool_line:
+            draft.state = "pending"
         await self._hub.outbox.save(draft)
+        if is_tool_line:
+            self._hub.outbox.schedule(draft)
 
 
 def _read_item(entry: InboxEntry) -> Item:
