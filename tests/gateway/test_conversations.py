@@ -107,6 +107,21 @@ async def test_a_conversation_with_work_in_the_background_does_not_expire(tmp_pa
         assert "previous session expired due to inactivity" in prompts(g)[-1]
 
 
+async def test_what_came_during_a_long_turn_does_not_come_after_a_pause(tmp_path: Path) -> None:
+    gate = Gate()
+    reset = {"mode": "idle", "idle_minutes": 0.0001}
+    steps = [say("one").hold(gate, n=0), say("two")]
+    async with live_gateway(tmp_path, steps, gateway={"reset": reset}) as g:
+        await g.telegram.say("first")
+        await gate.reached()
+        await g.telegram.say("second")
+        await g.telegram.until_shown(texts.QUEUED)
+        gate.open()
+        await g.telegram.until_shown("two")
+        assert prompts(g) == ["first", "second"]
+        assert not any("New session" in text for text in g.telegram.texts())
+
+
 async def test_the_typing_indicator_is_on_again_before_the_answer_to_an_interruption(
     tmp_path: Path,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +83,24 @@ async def test_f84_a_blocked_chat_is_given_up_until_it_writes_again(tmp_path: Pa
         await g.telegram.until(lambda: "hello" in g.telegram.texts())
 
 
+async def test_f84_the_owner_is_told_again_when_a_chat_is_lost_again(tmp_path: Path) -> None:
+    other = 3003
+    platform = {"allowed_users": [OWNER, other], "home_chat": OWNER, **WHOLE}
+
+    def refuse(method: str, params: dict[str, Any]) -> Fault | None:
+        is_theirs = method == "sendMessage" and params["chat_id"] == str(other)
+        return Fault(403, "Forbidden: bot was blocked by the user") if is_theirs else None
+
+    async with live_gateway(tmp_path, then=say("answer"), platform=platform) as g:
+        for times in (1, 2):
+            g.telegram.fault = refuse
+            await g.telegram.say("hi", user=other)
+            await g.telegram.until(lambda times=times: len(g.telegram.texts(OWNER)) == times)  # type: ignore[misc]
+            g.telegram.fault = lambda method, params: None
+            await g.telegram.say("back", user=other)
+            await g.telegram.until(lambda times=times: len(g.telegram.texts(other)) == times)  # type: ignore[misc]
+
+
 async def test_f84_a_notice_waits_for_the_owners_first_message(tmp_path: Path) -> None:
     platform = {"allowed_users": [OWNER, 2], "admins": [OWNER]}
     async with live_gateway(tmp_path, then=say("hello"), platform=platform) as g:
@@ -104,6 +123,55 @@ async def test_f85_rejected_markup_is_sent_as_plain_text(tmp_path: Path) -> None
         g.telegram.fault = once("sendMessage", bad)
         await g.telegram.say("hi")
         await g.telegram.until_shown("a **bold** word")
+
+
+async def test_f85_markup_that_is_refused_for_another_reason_is_sent_as_plain_text(
+    tmp_path: Path,
+) -> None:
+    async with live_gateway(tmp_path, [say("a **bold** word")]) as g:
+        g.telegram.fault = once("sendMessage", Fault(400, "Bad Request: ENTITY_TEXT_INVALID"))
+        await g.telegram.say("hi")
+        await g.telegram.until_shown("a **bold** word")
+
+
+async def test_a_topic_is_kept_when_the_message_to_answer_to_is_gone(tmp_path: Path) -> None:
+    def refuse(method: str, params: dict[str, Any]) -> Fault | None:
+        if method == "sendMessage" and params.get("reply_parameters"):
+            return Fault(400, "Bad Request: message to be replied not found")
+        return None
+
+    platform = {"allowed_chats": [GROUP], "require_mention": False, **WHOLE}
+    async with live_gateway(tmp_path, then=say("answer"), platform=platform) as g:
+        g.telegram.fault = refuse
+        await g.telegram.say("hi", chat=GROUP, is_topic_message=True, message_thread_id=9)
+        sent = await g.telegram.until_shown("answer")
+        assert sent.params["message_thread_id"] == 9 and "reply_parameters" not in sent.params
+
+        def refuse_all(method: str, params: dict[str, Any]) -> Fault | None:
+            is_gone = method == "sendMessage" and params.get("message_thread_id")
+            return Fault(400, "Bad Request: message thread not found") if is_gone else None
+
+        g.telegram.fault = refuse_all
+        await g.telegram.say("and now", chat=GROUP, is_topic_message=True, message_thread_id=9)
+        await g.telegram.until(lambda: len(g.telegram.sent) == 2)
+        assert "message_thread_id" not in g.telegram.sent[1].params
+
+
+async def test_f81_the_code_of_an_answer_counts_more_than_its_status(tmp_path: Path) -> None:
+    times: list[float] = []
+    parameters = {"retry_after": 1}
+    answer = {"ok": False, "error_code": 429, "description": "x", "parameters": parameters}
+
+    def refuse_first(method: str, params: dict[str, Any]) -> Fault | None:
+        if method == "sendMessage":
+            times.append(time.monotonic())
+        return Fault(200, raw=json.dumps(answer).encode()) if len(times) == 1 else None
+
+    async with live_gateway(tmp_path, then=say("answer"), platform=WHOLE) as g:
+        g.telegram.fault = refuse_first
+        await g.telegram.say("one")
+        await g.telegram.until_shown("answer")
+        assert times[1] - times[0] >= 1
 
 
 async def test_f85_too_long_after_all_is_halved(tmp_path: Path) -> None:

@@ -68,6 +68,17 @@ async def test_f60_a_turn_cut_off_in_a_tool_is_told_once_and_goes_on(tmp_path: P
         assert len(calls) == 1, "the transcript goes on"
 
 
+async def test_the_line_about_a_tool_that_was_cut_off_goes(tmp_path: Path) -> None:
+    steps = [call(("c1", "terminal", {"command": "sleep 300"}))]
+    async with gateway(tmp_path, steps) as g:
+        await g.telegram.say("work")
+        await g.telegram.until_shown("⚙️ terminal: sleep 300")
+        await until_draft_is_stored(g)
+        await g.kill()
+        await g.start()
+        await g.telegram.until(lambda: g.telegram.texts() == [texts.CUT_OFF])
+
+
 async def test_f60_a_resumed_turn_repeats_no_call(tmp_path: Path) -> None:
     command = "echo ran >> effects.log; sleep 300"
     steps = [call(("c1", "terminal", {"command": command})), say("It is done.")]

@@ -15,11 +15,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from hermes.gateway import texts
 from hermes.gateway.platforms.webhook import fill_prompt, is_signed
 from tests.gateway.gateways import LiveGateway, gateway, live_gateway
 from tests.gateway.platform_gateways import free_port
-from tests.kit import run_hermes, say
+from tests.kit import call, run_hermes, say
 from tests.kit.bodies import messages
+from tests.kit.processes import appears
 from tests.kit.telegram import OWNER
 
 SECRET = "webhook-secret-0123456789"
@@ -130,6 +132,23 @@ async def test_g8_a_delivery_is_one_turn_and_its_answer_goes_where_it_should(
         assert asked == ["/review Fix"], "a payload is never a command"
         tools = {t["function"]["name"] for t in g.provider.requests[0].json["tools"]}
         assert "terminal" not in tools and "read_file" in tools
+
+
+async def test_a_restart_in_a_delivery_is_told_where_its_answer_goes(tmp_path: Path) -> None:
+    port = free_port()
+    steps = [call(("c1", "terminal", {"command": "echo x > begun; sleep 300"}))]
+    async with gateway(tmp_path, steps, start=False) as g:
+        route = {"prompt": "{text}", "deliver": f"telegram:{OWNER}", "toolsets": ["core"]}
+        settings = {"port": port, "routes": {"hook": route}}
+        g.home.configure(platforms={"webhook": settings})
+        g.home.env["WEBHOOK_SECRET"] = SECRET
+        await g.start()
+        body = json.dumps({"text": "work"}).encode()
+        assert (await post(port, "hook", body, sign(body)))[0] == 202
+        await appears(g.home.work / "begun")
+        await g.kill()
+        await g.start()
+        await g.telegram.until_shown(texts.CUT_OFF)
 
 
 async def test_hostile_headers_and_bodies_are_refused_like_others(tmp_path: Path) -> None:

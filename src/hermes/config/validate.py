@@ -152,8 +152,10 @@ def _move_old_keys(parsed: ParsedYaml, data: dict[str, Any], notes: list[Problem
         if not isinstance(section, dict) or path[-1] not in section:
             continue
         if isinstance(gateway, dict):
-            gateway.setdefault(key, section.pop(path[-1]))
-            section.pop(path[-1], None)
+            old = section.pop(path[-1])
+            if key == "streaming" and isinstance(old, dict):  # how it was shown is not configured
+                old = bool(old.get("enabled", False)) and old.get("transport") not in ("off", False)
+            gateway.setdefault(key, old)
             text = f"{format_path(path)} is an old name; write gateway.{key}"
             notes.append(Problem(_find_line(parsed, path), text))
 

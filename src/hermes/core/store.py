@@ -157,6 +157,8 @@ class MailboxChange(Struct, frozen=True):
     conversation: Conversation | None = None
     finished: str = ""
     """The key of a conversation whose turn ended: restarts are counted anew."""
+    ended: float = 0.0
+    """When it ended."""
     run: "RunDelivery | None" = None
 
 

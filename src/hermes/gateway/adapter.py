@@ -172,6 +172,14 @@ class ConnectionFailure(Exception):
         self.wait = wait
 
 
+class MenuCommand(Struct, frozen=True):
+    """A command as a platform's own menu shows it."""
+
+    name: str
+    help: str
+    admin_only: bool
+
+
 class PendingStep(ConfigError):
     """The token works, and something else is missing before anybody is answered."""
 
@@ -226,8 +234,11 @@ class Platform(Protocol):
     ) -> None:
         """Hand over the content piece by piece; SendFailure when it is larger than `limit`."""
 
-    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
-        """Show the commands (name, help) in the platform's own menu."""
+    async def publish_commands(
+        self, commands: tuple[MenuCommand, ...], admins: tuple[str, ...]
+    ) -> None:
+        """Show the commands in the platform's own menu; where it can tell people apart, those of
+        administrators to them alone."""
 
     async def close(self) -> None: ...
 
@@ -252,7 +263,9 @@ class PlainPlatform:
     ) -> None:
         raise SendFailure("rejected", "files cannot be received here")
 
-    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
+    async def publish_commands(
+        self, commands: tuple[MenuCommand, ...], admins: tuple[str, ...]
+    ) -> None:
         return None
 
     async def close(self) -> None:

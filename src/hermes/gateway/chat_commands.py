@@ -12,6 +12,7 @@ from hermes.app.commands import (
     Command,
     CommandContext,
     find_command,
+    has_other_command,
     load_commands,
     parse_command,
     run_command,
@@ -70,11 +71,19 @@ class ChatCommands:
         if parsed is None:
             return None
         name, args = parsed
-        is_known = self.is_known(name)
-        return (name if is_known else name.replace("_", "-")), args
+        with_hyphens = name.replace("_", "-")  # as menus write it
+        is_menus = not self._is_known(name) and self._is_known(with_hyphens)
+        return (with_hyphens if is_menus else name), args
 
-    def is_known(self, name: str) -> bool:
+    def _is_known(self, name: str) -> bool:
         return find_command(name) is not None or self.find_quick(name) is not None
+
+    async def exists(self, platform: str, text: str) -> bool:
+        """Whether a text is a command that there is, of whatever kind."""
+        parsed = self.parse_message(platform, text)
+        if parsed is None:
+            return False
+        return self._is_known(parsed[0]) or await has_other_command(self._hub.runtime, parsed[0])
 
     def find_quick(self, name: str) -> QuickCommand | None:
         """A command of the settings; those of the registry go before it."""
@@ -129,9 +138,7 @@ class ChatCommands:
         if command.name == "approve" and item.role != "admin":
             # A rule for everybody is the owner's.
             args = re.sub("always", "session", args, flags=re.IGNORECASE)
-        session, _ = await actor.slot.open_session(
-            item, renews=False, needs_model=command.needs_model
-        )
+        session, _ = await actor.slot.open_session(item, needs_model=command.needs_model)
         reply = await self._run_registered(item, session, name, args, confirmed)
         if command.name in _APPROVALS:
             await self._close_approval(item, session, command.name)
@@ -141,7 +148,7 @@ class ChatCommands:
         if word not in ("", "on", "off", "status"):
             raise ConfigError(f"/{name} takes on or off.")
         if name == "voice" and word == "on":
-            session, _ = await actor.slot.open_session(item, renews=False)
+            session, _ = await actor.slot.open_session(item)
             if not can_speak(session):
                 raise ConfigError(texts.NO_SPEECH)
         wanted = word == "on" if word in ("on", "off") else None
@@ -162,11 +169,11 @@ class ChatCommands:
         if actor.has_turn:
             raise ConfigError(texts.TURN_RUNNING)
         if quick is not None:
-            session, _ = await actor.slot.open_session(item, renews=False, needs_model=False)
+            session, _ = await actor.slot.open_session(item, needs_model=False)
             return await run_quick(session, quick.command)
         if plugins is not None and is_plugins:
             return (await run_plugin_command(plugins.commands[name], args)).text
-        session, _ = await actor.slot.open_session(item, renews=False, needs_model=False)
+        session, _ = await actor.slot.open_session(item, needs_model=False)
         reply = await self._run_registered(item, session, name, args, confirmed)
         return await self._follow_reply(item, actor, f"/{name} {args}".strip(), reply)
 

@@ -13,7 +13,6 @@ from msgspec import Struct, structs
 
 from hermes.app.session import Session
 from hermes.app.transcript import Transcript
-from hermes.config.schema import GatewaySection
 from hermes.core.errors import OWN_FAILURES, HermesError, StoreError, ToolError
 from hermes.core.events import (
     Answer,
@@ -26,19 +25,17 @@ from hermes.core.events import (
     TurnEvent,
     TurnResult,
 )
-from hermes.core.message import Media, Message, user_message
+from hermes.core.message import Message, user_message
 from hermes.core.store import Conversation
-from hermes.core.taint import Taint
-from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 from hermes.gateway import texts
 from hermes.gateway.adapter import Inbound, SendFailure, Target
-from hermes.gateway.content.media import read_image
+from hermes.gateway.content.prompt import build_prompt, quote_result, write_text
 from hermes.gateway.content.render import count_units
 from hermes.gateway.content.reply import Content, Reply
-from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text, transcribe_note
+from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text
 from hermes.gateway.hub import CarriedResult, Hub, Item, decode_settings
 from hermes.gateway.open_questions import describe_answer
-from hermes.gateway.people.access import attribute_text, is_per_user, name_sender
+from hermes.gateway.people.access import may_answer, name_sender
 from hermes.gateway.people.loop_breaker import LONG_AGO, LastAnswer
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
@@ -51,7 +48,6 @@ CUT_UNITS = 4000
 ACK_SECONDS = 30.0
 STOP_SECONDS = 2.5
 """What a turn has to end in when it is stopped; then its conversation goes on without it."""
-LONGEST_QUOTE = 500
 _PLAIN_ANSWERS: dict[str, Answer] = {"yes": "once", "y": "once", "no": "deny", "n": "deny"}
 
 
@@ -66,6 +62,8 @@ class Group(Struct):
     continues: bool = False
     """The turn that answers them was cut off and runs again."""
     draft: Reply | None = None
+    arrived: float = msgspec.field(default_factory=time.time)
+    """When the first one came, in Unix seconds."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -240,14 +238,14 @@ class ConversationActor:
         """Answer in the session there is; False when a command has replaced it before the turn
         could begin, as /new may while attachments are fetched."""
         revision = self._hub.mailbox.revision
-        session, note = await self.slot.open_session(item, renews=not group.continues)
-        prompt = None
+        arrived = None if group.continues else group.arrived
+        session, note = await self.slot.open_session(item, arrived=arrived)
+        prompt = group.prompt
         carried: tuple[CarriedResult, ...] = ()
-        if not group.continues:
-            if group.prompt is None:
-                carried = decode_settings(self.slot.row).carried
+        if group.has_texts:
+            carried = decode_settings(self.slot.row).carried
             results = [quote_result(session, result) for result in carried]
-            prompt = await build_prompt(self._hub, session, group, [note, *results])
+            prompt = await build_prompt(self._hub, session, group.items, [note, *results])
         async with AsyncExitStack() as until_begun:
             # The turn stores the conversation with its first record.
             await until_begun.enter_async_context(self._hub.lock_conversation(self.key))
@@ -262,7 +260,8 @@ class ConversationActor:
 
     async def _give_up(self, group: Group, text: str) -> None:
         with suppress(StoreError):
-            await self._hub.say(group.items[-1].address, text, done=group.numbers)
+            address = self._hub.find_address(group.items[-1])
+            await self._hub.say(address, text, done=group.numbers)
 
     def _update_row(
         self, row: Conversation, session: Session, item: Item, carried: tuple[CarriedResult, ...]
@@ -340,9 +339,7 @@ class ConversationActor:
     def _open_reply(
         self, session: Session, group: Group, item: Item, row: Conversation
     ) -> TurnReply:
-        address = item.address
-        if item.message.deliver:
-            address = self._hub.parse_address(item.message.deliver)
+        address = self._hub.find_address(item)
         style = ReplyStyle(
             session.agent.redactor,
             session.host.workspace,
@@ -405,8 +402,8 @@ def choose_busy_mode(hub: Hub, session: Session | None, item: Item) -> str:
 
 
 async def answer_in_words(hub: Hub, session: Session | None, item: Item, requester: str) -> bool:
-    """Whether the message answered what the agent has asked. Approvals are answered so by the
-    requester, and only where there are no buttons."""
+    """Whether the message answered what the agent has asked; approvals only where there are no
+    buttons."""
     if session is None:
         return False
     interactions, text = session.interactions, item.message.text.strip()
@@ -419,6 +416,8 @@ async def answer_in_words(hub: Hub, session: Session | None, item: Item, request
         name = name_sender(item.message.user_name) or item.message.user
         await hub.questions.close_answered(session, describe_answer(answer, name))
     elif interactions.pending_questions:
+        if not may_answer(item.role, item.message.user, requester):
+            return False
         question = interactions.pending_questions[0]
         if text.isdecimal() and 1 <= int(text) <= len(question.choices):
             text = question.choices[int(text) - 1]
@@ -428,58 +427,6 @@ async def answer_in_words(hub: Hub, session: Session | None, item: Item, request
         return False
     await hub.mailbox.set_state([item.n], "done")
     return True
-
-
-def quote_result(session: Session, result: CarriedResult) -> str:
-    """What a scheduled job has sent to the chat, for the agent."""
-    session.transcript.absorb_taint(Taint.from_bits(result.taint).sources)
-    mark = wrapper_mark(session.id)
-    text = wrap_text(make_inert(result.text), mark, begin=True, end=True)
-    return f"{texts.CARRIED.format(job=result.job)}\n{text}"
-
-
-async def build_prompt(hub: Hub, session: Session, group: Group, notes: list[str]) -> Message:
-    """What the agent reads: notes, the messages, and their attachments."""
-    if group.prompt is not None:
-        return group.prompt
-    lines = notes
-    media: list[Media] = []
-    for item in group.items:
-        lines.append(write_text(hub.settings, item))
-        platform = hub.platforms[item.platform].platform
-        for attachment in item.message.attachments:
-            line, path = await hub.media.fetch(platform, attachment)
-            if path is not None and attachment.is_voice:
-                async with hub.lock_voice(item.platform, item.message.chat):
-                    lines.append(await transcribe_note(session, attachment, path))
-            lines.append(line)
-            picture = read_image(path) if path is not None else None
-            media += [picture] if picture is not None else []
-    if any(is_open_chat(hub, item) for item in group.items):
-        session.transcript.absorb_taint({"untrusted"})
-    return user_message("\n".join(filter(None, lines)), *media)
-
-
-def is_open_chat(hub: Hub, item: Item) -> bool:
-    """Whether people talk there whom nobody has let in."""
-    settings = hub.platforms[item.platform].settings
-    return item.role == "guest" or (settings.group_members and item.message.chat_type != "dm")
-
-
-def write_text(settings: GatewaySection, item: Item) -> str:
-    """The text of a message, with what it replies to and, in a shared session, its author."""
-    message = item.message
-    quote = message.quote[:LONGEST_QUOTE]
-    quoted = "\n".join(f"> {line}" for line in quote.splitlines())
-    is_shared = message.chat_type != "dm" and not is_per_user(
-        message.chat_type,
-        message.thread,
-        settings.group_sessions_per_user,
-        settings.thread_sessions_per_user,
-    )
-    person = name_sender(message.user_name) or message.user
-    text = attribute_text(person, message.text) if is_shared else message.text
-    return "\n".join(filter(None, (quoted, text.rstrip())))
 
 
 def describe_use(message: Message) -> str:

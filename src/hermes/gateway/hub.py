@@ -174,6 +174,11 @@ class Hub(Struct):
     def is_connected(self, platform: str) -> bool:
         return platform in self.statuses and self.statuses[platform].state == "connected"
 
+    def find_address(self, item: Item) -> ReplyAddress:
+        """Where what is said about a message goes."""
+        deliver = item.message.deliver
+        return self.parse_address(deliver) if deliver else item.address
+
     def parse_address(self, deliver: str) -> ReplyAddress:
         """`PLATFORM:CHAT[:THREAD]`, `home`, or `log`: nowhere."""
         if deliver == "home":

@@ -215,13 +215,15 @@ class Outbox:
         if lane.worker is None or lane.worker.done():
             lane.worker = self._spawn(self._run_lane(lane), f"outbox {reply.platform}")
 
-    async def revive_chat(self, platform: str, chat: str) -> None:
-        """A chat that writes again can be written to."""
+    async def revive_chat(self, platform: str, chat: str) -> bool:
+        """A chat that writes again can be written to; whether it was gone."""
         if (lane := self.lanes.find_lane(platform, chat)) is not None:
             lane.heard += 1
-        if (platform, chat) in self._dead:
-            self._dead.discard((platform, chat))
-            await self._mailbox.unblock_chat(platform, chat)
+        if (platform, chat) not in self._dead:
+            return False
+        self._dead.discard((platform, chat))
+        await self._mailbox.unblock_chat(platform, chat)
+        return True
 
     async def revise(self, reply: Reply, content: Content) -> None:
         """Change what a reply says, also when it is delivered already. Where messages cannot be
@@ -412,7 +414,7 @@ class Outbox:
             case "markup":
                 progress.plain = True
             case "target":
-                progress.alone = True
+                reply.drop_target()
             case "edit_lost":
                 await _forget_lost(reply, self._platforms[reply.platform])
         progress.uncertain = 0
@@ -437,10 +439,10 @@ class Outbox:
                 await self._mailbox.block_chat(reply.platform, reply.chat, dead=True, until=0.0)
                 await self._give_up(reply, str(failure))
                 await self._events.handle_gone_chat(reply.platform, reply.chat, str(failure))
-            case "markup" if not progress.plain:
+            case "markup" | "rejected" if not (progress.plain or reply.content.plain):
                 progress.plain = True
-            case "target" if not progress.alone:
-                progress.alone = True
+            case "target" if reply.drop_target():
+                pass
             case "too_long" if reply.halve_parts(self._platforms[reply.platform].capabilities):
                 pass
             case "edit_lost":
@@ -507,10 +509,10 @@ def make_part(
 
 
 def _make_target(reply: Reply, index: int) -> Target:
-    content = reply.content
-    if reply.progress.alone:
-        return Target(reply.chat)
-    return Target(reply.chat, content.thread, content.reply_to if index == 0 else "")
+    content, lost = reply.content, reply.progress.lost_targets
+    thread = "" if "thread" in lost else content.thread
+    reply_to = "" if "reply_to" in lost or index else content.reply_to
+    return Target(reply.chat, thread, reply_to)
 
 
 async def _forget_lost(reply: Reply, platform: Platform) -> None:

@@ -8,9 +8,9 @@ from msgspec import structs
 
 from hermes.app.commands import parse_command
 from hermes.app.session_records import find_current_session, find_turn_starts
-from hermes.core.store import InboxEntry, MailboxChange
+from hermes.core.store import InboxEntry
 from hermes.gateway import texts
-from hermes.gateway.content.reply import Content, Reply
+from hermes.gateway.content.reply import Reply
 from hermes.gateway.conversations import Conversations, Group
 from hermes.gateway.hub import Hub, Item
 from hermes.gateway.router import Router, StoredMessage
@@ -73,12 +73,8 @@ class Recovery:
             return
         if is_struck_out or (policy == "suspend" and not is_command):
             row = structs.replace(row, suspended=True, strikes=0)
-        address = items[-1].address
-        content = Content(texts.CUT_OFF, address.thread, in_group=address.in_group)
-        reply = self._hub.outbox.create_reply(address.platform, address.chat, content)
-        change = MailboxChange(done=numbers, replies=(reply.entry,), conversation=row)
-        await self._hub.mailbox.apply(change)
-        self._hub.outbox.schedule(reply)
+        await self._hub.mailbox.put_conversation(row)
+        await self._hub.say(self._hub.find_address(items[-1]), texts.CUT_OFF, done=numbers)
 
     async def _has_begun_tools(self, session_id: str) -> bool:
         store = self._hub.runtime.store
@@ -90,9 +86,14 @@ class Recovery:
         return any(message.calls for message in messages[starts[-1] :])
 
     async def _close_draft(self, draft: Reply) -> None:
-        """What it shows stays as it is."""
+        """Text stays as it is shown; a line about a tool goes."""
         draft.draft, draft.state = False, "delivered"
+        is_tool_line = [text.startswith(texts.TOOL_MARK) for text in draft.progress.shown] == [True]
+        if is_tool_line:
+            draft.state = "pending"
         await self._hub.outbox.save(draft)
+        if is_tool_line:
+            self._hub.outbox.schedule(draft)
 
 
 def _read_item(entry: InboxEntry) -> Item:

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 STALE_SECONDS = 1.0
 """How long old messages of a chat are counted before it is told about them."""
+_MOST_ALBUMS = 100
 _CURSORS = "gateway_cursor"
 GONE = "This is no longer open."
 
@@ -74,6 +75,8 @@ class Router:
         self._owner = owner
         self._commands = commands
         self._loops = LoopBreaker()
+        self._albums: dict[tuple[str, str, str, str], None] = {}
+        """Those that address the agent."""
         self._stale: dict[tuple[str, str], list[int]] = {}
         """The old messages of each chat that it has not been told about."""
 
@@ -87,7 +90,7 @@ class Router:
             await self._greet_stranger(platform, message)
             return False
         settings = self._hub.platforms[platform].settings
-        message = self._expand_text(platform, message)
+        message = await self._mark_addressed(platform, message)
         if not is_addressed(settings, message):
             return False
         if self._hub.runtime.services.hooks:
@@ -105,7 +108,8 @@ class Router:
         )
         if not n:
             return False
-        await self._hub.outbox.revive_chat(platform, message.chat)
+        if await self._hub.outbox.revive_chat(platform, message.chat):
+            await self._owner.forget_notices(f"{platform} {message.chat} gone")
         if role == "admin" and message.chat_type == "dm":
             await self._owner.remember_admin(platform, message.user, message.chat)
         item = Item(n, platform, message, role)
@@ -180,11 +184,21 @@ class Router:
         is_paired = not is_known and await self._pairings.is_paired(platform, message.user)
         return decide_role(settings, message, is_paired=is_paired)
 
-    def _expand_text(self, platform: str, message: Inbound) -> Inbound:
-        """A known command addresses the agent, in groups too."""
-        parsed = self._commands.parse_message(platform, message.text)
-        if parsed is not None and self._commands.is_known(parsed[0]):
-            return structs.replace(message, addressed=True)
+    async def _mark_addressed(self, platform: str, message: Inbound) -> Inbound:
+        """In groups, commands that exist address the agent too, and pictures whose album does: its
+        caption belongs to one of them."""
+        if message.chat_type == "dm":
+            return message
+        album = (platform, message.chat, message.user, message.album)
+        if not message.addressed:
+            is_addressed = album in self._albums or await self._commands.exists(
+                platform, message.text
+            )
+            message = structs.replace(message, addressed=is_addressed)
+        if message.addressed and message.album:
+            self._albums[album] = None
+            while len(self._albums) > _MOST_ALBUMS:
+                del self._albums[next(iter(self._albums))]
         return message
 
     def _build_key(self, platform: str, message: Inbound) -> str:
@@ -264,10 +278,10 @@ class Router:
         message = Inbound(press.chat, press.chat_type, press.user, press.id, is_bot=press.is_bot)
         role = await self._find_role(platform, message)
         found = self._hub.questions.find(press.data)
-        if role in ("nobody", "stranger"):
+        if press.is_bot:
             return ""
         if found is None:
-            return GONE
+            return "" if role in ("nobody", "stranger") else GONE
         asked, index = found
         if not may_answer(role, press.user, asked.requester):
             return texts.NOT_YOURS.format(name=asked.requester_name or "the requester")

@@ -21,7 +21,7 @@ from hermes.core.errors import StoreError
 from hermes.core.events import TurnResult
 from hermes.core.store import Objects
 from hermes.gateway import texts
-from hermes.gateway.adapter import ConnectionFailure, SendFailure
+from hermes.gateway.adapter import ConnectionFailure, MenuCommand, SendFailure
 from hermes.gateway.chat_commands import ChatCommands, GatewayActions, list_visible_commands
 from hermes.gateway.chat_moves import ChatMoves
 from hermes.gateway.content.media import MediaCache
@@ -186,6 +186,9 @@ class Gateway:
         tasks = [spawn(s.supervise(), f"platform {s.name}") for s in self._supervisors]
         try:
             await self._wait_for_first_tries()
+            for name, found in self.hub.statuses.items():
+                if found.state == "connected":
+                    await self.owner.forget_notices(f"{name} ")
             self._set_state("running")
             self.save_status()
             report_running()
@@ -285,7 +288,10 @@ class Gateway:
 
     def _prepare_platforms(self) -> None:
         """What is not needed to receive: menus, and renderers, so that no answer waits for them."""
-        commands = tuple((c.name, c.help) for c in list_visible_commands("user"))
+        for_users = list_visible_commands("user")
+        commands = tuple(
+            MenuCommand(c.name, c.help, c not in for_users) for c in list_visible_commands("admin")
+        )
         for found in self.hub.platforms.values():
             self._runtime.spawn_task(_publish_menu(found, commands), "menu")
             if (render := found.platform.capabilities.render_markup) is not None:
@@ -378,6 +384,7 @@ async def _run_in_thread(render: Callable[[str], str]) -> None:
     await asyncio.to_thread(render, "*a*")
 
 
-async def _publish_menu(found: OpenPlatform, commands: tuple[tuple[str, str], ...]) -> None:
+async def _publish_menu(found: OpenPlatform, commands: tuple[MenuCommand, ...]) -> None:
+    admins = found.settings.admins or found.settings.allowed_users
     with suppress(SendFailure):
-        await found.platform.publish_commands(commands)
+        await found.platform.publish_commands(commands, tuple(map(str, admins)))

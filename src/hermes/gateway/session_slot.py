@@ -32,25 +32,25 @@ class SessionSlot:
         self._lock = asyncio.Lock()
 
     async def open_session(
-        self, item: Item, *, renews: bool = True, needs_model: bool = True
+        self, item: Item, *, arrived: float | None = None, needs_model: bool = True
     ) -> tuple[Session, str]:
-        """The session that answers now, and a note for the agent if it is a fresh one. Without
-        `renews` it is the one there was, also when the next message starts afresh."""
+        """The session that answers now, and a note for the agent if it is a fresh one. `arrived`:
+        when the message came that may start afresh; None: the session stays the one there was."""
         async with self._lock:  # a message and a command must not open two
-            return await self._open_session(item, renews, needs_model)
+            return await self._open_session(item, arrived, needs_model)
 
     async def _open_session(
-        self, item: Item, renews: bool, needs_model: bool
+        self, item: Item, arrived: float | None, needs_model: bool
     ) -> tuple[Session, str]:
         hub = self._hub
         self.row = row = await hub.mailbox.get_conversation(self.key)
         message = item.message
         policy = resets.find_policy(hub.settings.reset, item.platform, message.chat_type)
         cause: resets.ResetCause | None = None
-        if renews and row.suspended:
+        if arrived is not None and row.suspended:
             cause = "suspended"
-        elif renews and row.session:
-            cause = resets.find_cause(policy, row.used, time.time())
+        elif arrived is not None and row.session:
+            cause = resets.find_cause(policy, row.used, arrived)
         if cause is not None and cause != "suspended" and self.has_background_work():
             cause = None
         if self.session is not None and cause is None:
@@ -72,7 +72,7 @@ class SessionSlot:
         is_excluded = item.platform in policy.notify_exclude_platforms
         wants_notice = cause == "suspended" or (policy.notify and not is_excluded)
         if old is not None and old.messages and wants_notice:
-            await hub.say(item.address, texts.NEW_SESSION.format(why=why, id=old.id))
+            await hub.say(hub.find_address(item), texts.NEW_SESSION.format(why=why, id=old.id))
         self.row = await self._use_session(session)
         return session, texts.FRESH_NOTE.format(reason=reason) if old is not None else ""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -120,7 +121,9 @@ class TurnReply:
         if not (running or done or entries or finished or conversation):
             return None
         session = self.conversation.session
-        return MailboxChange(running, tuple(done), session, entries, conversation, finished)
+        return MailboxChange(
+            running, tuple(done), session, entries, conversation, finished, ended=time.time()
+        )
 
     def compose_failure(self, error: str) -> MailboxChange:
         """The end of a turn that could not record it itself."""
@@ -129,7 +132,9 @@ class TurnReply:
         self.is_closed = True
         entries = tuple(reply.entry for reply in replies)
         done = (*self.numbers, *self.steered)
-        return MailboxChange(done=done, replies=entries, finished=self.conversation.key)
+        return MailboxChange(
+            done=done, replies=entries, finished=self.conversation.key, ended=time.time()
+        )
 
     def _finish_reply(self, text: str, error: str, footer: str = "") -> tuple[Reply, ...]:
         whole = self._style.redactor.redact(text)

@@ -71,3 +71,18 @@ display: {busy_input_mode: interrupt}
         "line 4: streaming is an old name; write gateway.streaming",
         "line 5: display.busy_input_mode is an old name; write gateway.busy_input_mode",
     ]
+
+
+@pytest.mark.parametrize(
+    ("streaming", "expected"),
+    [
+        ("{enabled: true, transport: edit, edit_interval: 0.3, cursor: x}", True),
+        ("{enabled: true, transport: off}", False),
+        ("{enabled: false}", False),
+        ("{}", False),
+    ],
+)
+def test_the_old_section_about_streaming_is_a_switch_now(streaming: str, expected: bool) -> None:
+    checked = validate_config(parse_yaml(f"streaming: {streaming}".encode()))
+    assert checked.config is not None, checked.problems
+    assert checked.config.gateway.streaming is expected

@@ -159,11 +159,7 @@ async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
         return Reply(submit=user_message(text))
     if find_command(name) is None and (own := await _find_own_command(ctx, name)):
         return await _run_own_command(ctx, own, args)
-    if find_command(name) is None and (
-        text := await ctx.runtime.knowledge.use_skill(
-            ctx.session, name.removeprefix(SKILL_PREFIX), args
-        )
-    ):
+    if find_command(name) is None and (text := await _use_skill(ctx, name, args)):
         return Reply(submit=user_message(text))
     command = require_command(name, ESCAPE_HINT)
     if command.admin_only and not ctx.is_admin:
@@ -183,6 +179,32 @@ async def run_plugin_command(command: PluginCommand, args: str) -> Reply:
         return Reply("" if text is None else take_text(str(text)))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of others
         raise ConfigError(f"/{command.name} failed: {describe_exception(error)}") from None
+
+
+async def has_other_command(runtime: Runtime, name: str) -> bool:
+    """Whether /name is a command of a plugin or of the user, or a skill."""
+    from hermes.app.commands._own import list_own_commands
+
+    if runtime.plugins is not None and name in runtime.plugins.commands:
+        return True
+    home, folder = runtime.setup.home, Path(runtime.working_folder)
+    if name in await asyncio.to_thread(list_own_commands, home, folder):
+        return True
+    known = await asyncio.to_thread(runtime.knowledge.list_skill_names, folder)
+    return not known.isdisjoint(_spell_skill(name))
+
+
+def _spell_skill(name: str) -> tuple[str, str]:
+    """Names that a skill may have whose command is /name: messengers end a command at a hyphen."""
+    name = name.removeprefix(SKILL_PREFIX)
+    return name, name.replace("_", "-")
+
+
+async def _use_skill(ctx: CommandContext, name: str, args: str) -> str:
+    for spelling in _spell_skill(name):
+        if text := await ctx.runtime.knowledge.use_skill(ctx.session, spelling, args):
+            return text
+    return ""
 
 
 async def _find_own_command(ctx: CommandContext, name: str) -> OwnCommand | None:

@@ -231,6 +231,13 @@ class Knowledge:
             partial(_allow_reading, session.host),
         )
 
+    def list_skill_names(self, cwd: Path) -> frozenset[str]:
+        """The skills that sessions in a folder can use."""
+        roots = list_own_roots(self._setup, cwd)
+        found = open_library(self._setup, roots, self.plugin_skills).list_skills()
+        disabled = self._setup.config.skills.disabled
+        return frozenset(s.name for s in found if not s.problem and s.name not in disabled)
+
     async def use_skill(self, session: Session, name: str, arguments: str) -> str:
         """The instructions of a skill as a message; empty: there is none of this name."""
         from hermes.skills.skill_tools import expand_skill

@@ -1,6 +1,7 @@
 """A reply: what it says, and how much of it has reached the chat."""
 
 import time
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -39,8 +40,8 @@ class Progress(Struct):
     """How often the next part was sent without an answer."""
     plain: bool = False
     """The platform rejected the markup."""
-    alone: bool = False
-    """The message or thread to answer to is gone."""
+    lost_targets: list[Literal["reply_to", "thread"]] = []
+    """Of what it answers to: what is gone, the message or also the thread."""
     cuts: list[tuple[int, int]] = []
     """From which part on, and to what length, parts were cut that the platform finds too long."""
     marked: list[int] = []
@@ -115,6 +116,18 @@ class Reply:
         longest = max(map(capabilities.measure, rest), default=0)
         self.progress.cuts.append((self.current, max(1, longest // 2)))
         return longest > 1
+
+    def drop_target(self) -> bool:
+        """Answer to the thread alone, without the message, or to neither; False when nothing is
+        left to drop."""
+        lost = self.progress.lost_targets
+        if self.content.reply_to and "reply_to" not in lost:
+            lost.append("reply_to")
+        elif self.content.thread and "thread" not in lost:
+            lost.append("thread")
+        else:
+            return False
+        return True
 
     def mark_next(self) -> None:
         """The next part was perhaps sent before: it is to say so."""

@@ -55,7 +55,7 @@ def may_run_command(role: Role, name: str, *, admin_only: bool) -> bool:
 
 def may_answer(role: Role, user: str, requester: str) -> bool:
     """Whether this person may answer what a turn of `requester` asks."""
-    return role == "admin" or (role != "nobody" and user == requester)
+    return role == "admin" or (role in ("user", "guest") and user == requester)
 
 
 def build_key(

@@ -80,6 +80,12 @@ class Owner:
         elif await self._objects.add(_NOTICES, code, b""):
             await self._hub.say(address, text)
 
+    async def forget_notices(self, beginning: str) -> None:
+        """Notices whose code begins like this are sent again: what they told is over."""
+        for stored in await self._objects.list_all(_NOTICES):
+            if stored.id.startswith(beginning):
+                await self._objects.remove(_NOTICES, stored.id, owner="")
+
     async def _tell_waiting(self) -> None:
         if self.find_address() is None:
             return

@@ -21,6 +21,7 @@ from hermes.gateway.adapter import (
     ConnectionFailure,
     FailureKind,
     Inbound,
+    MenuCommand,
     Part,
     PendingStep,
     PlatformSpec,
@@ -204,11 +205,13 @@ class DiscordPlatform:
             text = f"the connection to Discord broke ({type(error).__name__})"
             raise SendFailure("certain", text) from None
 
-    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
+    async def publish_commands(
+        self, commands: tuple[MenuCommand, ...], admins: tuple[str, ...]
+    ) -> None:
         argument = {"type": 3, "name": "text", "description": "What follows the command"}
         rows: list[dict[str, Any]] = [
-            {"type": 1, "name": name[:32], "description": help[:100], "options": [argument]}
-            for name, help in commands[:100]
+            {"type": 1, "name": c.name[:32], "description": c.help[:100], "options": [argument]}
+            for c in commands[:100]
         ]
         self._commands = rows
         await self._publish_commands()

@@ -24,6 +24,7 @@ from hermes.gateway.adapter import (
     Capabilities,
     ConnectionFailure,
     Inbound,
+    MenuCommand,
     Part,
     PendingStep,
     PlatformSpec,
@@ -335,7 +336,9 @@ class EmailPlatform:
         finally:
             box.close()
 
-    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
+    async def publish_commands(
+        self, commands: tuple[MenuCommand, ...], admins: tuple[str, ...]
+    ) -> None:
         return None
 
     async def close(self) -> None:

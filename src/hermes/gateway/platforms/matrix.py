@@ -17,6 +17,7 @@ from hermes.gateway.adapter import (
     Attachment,
     Capabilities,
     ConnectionFailure,
+    MenuCommand,
     Part,
     PlatformSpec,
     Receiver,
@@ -290,7 +291,9 @@ class MatrixPlatform:
             text = f"the connection to the homeserver broke ({type(error).__name__})"
             raise SendFailure("certain", text) from None
 
-    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
+    async def publish_commands(
+        self, commands: tuple[MenuCommand, ...], admins: tuple[str, ...]
+    ) -> None:
         return None
 
     async def close(self) -> None:

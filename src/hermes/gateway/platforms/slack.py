@@ -20,6 +20,7 @@ from hermes.gateway.adapter import (
     ChatType,
     ConnectionFailure,
     Inbound,
+    MenuCommand,
     Part,
     PlatformSpec,
     Receiver,
@@ -258,7 +259,9 @@ class SlackPlatform:
     ) -> None:
         await self._api.download(attachment.ref, self._token, write)
 
-    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
+    async def publish_commands(
+        self, commands: tuple[MenuCommand, ...], admins: tuple[str, ...]
+    ) -> None:
         return None  # Slack has one command, which the app's manifest declares
 
     async def close(self) -> None:

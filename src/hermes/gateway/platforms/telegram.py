@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from hermes.gateway.adapter import (
     ConnectionFailure,
     FailureKind,
     Inbound,
+    MenuCommand,
     Part,
     PlatformSpec,
     Receiver,
@@ -54,6 +56,8 @@ DEAD_SECONDS = 90.0
 _FIRST_CONFLICT_WAIT = 5.0
 _LONGEST_CONFLICT_WAIT = 60.0
 _UPDATES = ("message", "edited_message", "channel_post", "callback_query")
+_GENERAL_TOPIC = 1
+"""Messages are sent there without a thread; with this one they are refused."""
 _FILES = ("document", "audio", "voice", "video", "video_note", "animation", "sticker")
 _UNREAD_ENTITIES = frozenset({"pre", "code", "blockquote", "expandable_blockquote"})
 """A mention inside these does not address anybody."""
@@ -150,7 +154,8 @@ class BotApi:
             text = f"Telegram answered {status} without JSON"
             raise Unanswered(text, sent=True) from None
         if not answer.get("ok"):
-            raise TelegramError(status if status >= 400 else 500, answer)
+            code = answer.get("error_code")
+            raise TelegramError(code if isinstance(code, int) else max(status, 500), answer)
         return answer.get("result")
 
     async def download(self, path: str, write: Callable[[bytes], None]) -> None:
@@ -356,12 +361,21 @@ class TelegramPlatform:
             raise SendFailure("rejected", f"it is larger than {limit:,} bytes")
         await self._api.download(str(found["file_path"]), write)
 
-    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
-        rows = [
-            {"command": name.replace("-", "_")[:32], "description": help[:256]}
-            for name, help in commands[:100]
-        ]
-        await self._send("setMyCommands", commands=rows)
+    async def publish_commands(
+        self, commands: tuple[MenuCommand, ...], admins: tuple[str, ...]
+    ) -> None:
+        def list_rows(*, for_admins: bool) -> list[dict[str, str]]:
+            return [
+                {"command": c.name.replace("-", "_")[:32], "description": c.help[:256]}
+                for c in commands
+                if for_admins or not c.admin_only
+            ][:100]
+
+        await self._send("setMyCommands", commands=list_rows(for_admins=False))
+        for admin in admins:
+            with suppress(SendFailure):  # they have not written to the bot yet
+                scope = {"type": "chat", "chat_id": admin}
+                await self._send("setMyCommands", commands=list_rows(for_admins=True), scope=scope)
 
     async def close(self) -> None:
         await self._api.close()
@@ -431,9 +445,11 @@ def read_message(
     # Where nobody is answered, a message in a topic answers the note that opened the topic.
     is_own = (answered.get("from") or {}).get("id") == me.get("id")
     is_answer = is_own and "forum_topic_created" not in answered
-    is_forward = "forward_origin" in message
+    is_forward = "forward_origin" in message or "forward_date" in message
     quote = (message.get("quote") or {}).get("text") or answered.get("text")
     thread = message.get("message_thread_id") if message.get("is_topic_message") else None
+    if thread == _GENERAL_TOPIC:
+        thread = None
     if is_foreign and chat.get("type") != "private":
         return None
     return Inbound(

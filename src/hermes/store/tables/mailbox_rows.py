@@ -29,7 +29,8 @@ def apply_change(db: SqlConnection, change: MailboxChange) -> None:
     if change.conversation is not None:
         put_conversation(db, change.conversation)
     if change.finished:
-        db.execute("UPDATE conversations SET strikes = 0 WHERE key = ?", (change.finished,))
+        sql = "UPDATE conversations SET strikes = 0, used = ? WHERE key = ?"
+        db.execute(sql, (change.ended, change.finished))
     if (run := change.run) is not None:
         sql = "UPDATE runs SET delivery = ? WHERE job = ? AND due = ? AND delivery = 'pending'"
         db.execute(sql, (run.state, run.job, run.due))
