@@ -56,7 +56,7 @@ class Feed:
         self._is_replaced = False
 
     def put(self, session_id: str, name: str, data: Any) -> None:
-        if name == CHANGED and not self._may_see(data):
+        if name in (CHANGED, DELETED) and not self._may_see(data):
             return
         if name in _JOINED and self._events and self._events[-1][:2] == (session_id, name):
             self._events[-1][2]["text"] += data["text"]
@@ -171,6 +171,7 @@ class Feed:
             case "session":
                 yield encode_frame(CHANGED, {"session": await self._describe(data)})
             case "session.deleted":
+                self.watched -= {session_id}
                 yield encode_frame(DELETED, {"session": session_id})
             case _:
                 if name == "moved":
