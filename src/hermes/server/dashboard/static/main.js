@@ -60,7 +60,7 @@ function removeLater(session) {
   }, error => { hide(false); toast(error.message); }), 8000);
   addEventListener("pagehide", () => clearTimeout(timer), { once: true });
   toast(T.deleted(session.title || T.untitled), { label: T.undo, run: () => { clearTimeout(timer); hide(false); } });
-  if (location.hash === `#/c/${session.id}`) location.hash = "#/talk";
+  if (`${location.hash}/`.startsWith(`#/c/${session.id}/`)) location.hash = "#/talk";
 }
 
 function SessionMenu({ session }) {

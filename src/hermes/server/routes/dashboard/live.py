@@ -75,7 +75,9 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
     for session_id in watched:
         meta = await sessions.get_meta(session_id)
         if meta is None or not is_owner(call.principal, meta):
-            raise not_found("session", session_id)
+            missing = not_found("session", session_id)
+            missing.extra = {"session": session_id}  # a page goes on without it
+            raise missing
 
     async def is_signed_in() -> bool:
         return not call.is_browser or await dashboard.is_signed_in(call.request)
