@@ -56,6 +56,9 @@ async def test_page_and_files_are_public_and_protected(server: Api) -> None:
     assert "script-src 'self'" in policy and "require-trusted-types-for 'script'" in policy
     assert "frame-ancestors 'none'" in policy and page.headers["X-Frame-Options"] == "DENY"
     assert page.headers["Cache-Control"] == "no-cache"
+    assert page.headers["Content-Encoding"] == "gzip"
+    plain = await server.get("/", key="", headers={**PAGE, "Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers and plain.body == page.body
     assert (await server.get("/", key="")).json["name"] == "Hermes"
     found = await server.get(f"/assets/{server.server.services.dashboard.assets.hash}/main.js")  # type: ignore
     assert found.status == 200 and "immutable" in found.headers["Cache-Control"]
