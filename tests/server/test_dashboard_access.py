@@ -19,6 +19,7 @@ from hermes.server.dashboard import sign_in as sign_in_module
 from hermes.server.routes import list_routes
 from tests.kit import say
 from tests.kit.api import API_KEY, Api, api
+from tests.kit.bodies import tools
 from tests.kit.dashboard import ON, Browser, sign_in
 from tests.server.key_owners import ANN, ENV, LOW, SETTINGS
 
@@ -55,6 +56,9 @@ async def test_page_and_files_are_public_and_protected(server: Api) -> None:
     assert "script-src 'self'" in policy and "require-trusted-types-for 'script'" in policy
     assert "frame-ancestors 'none'" in policy and page.headers["X-Frame-Options"] == "DENY"
     assert page.headers["Cache-Control"] == "no-cache"
+    assert page.headers["Content-Encoding"] == "gzip"
+    plain = await server.get("/", key="", headers={**PAGE, "Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers and plain.body == page.body
     assert (await server.get("/", key="")).json["name"] == "Hermes"
     found = await server.get(f"/assets/{server.server.services.dashboard.assets.hash}/main.js")  # type: ignore
     assert found.status == 200 and "immutable" in found.headers["Cache-Control"]
@@ -407,3 +411,24 @@ async def test_every_route_with_every_caller(server: Api, operator: Browser, ent
     found = [(await server.call(method, path, body, key=key)).status for key in ("wrong", LOW, ANN)]
     found.append((await own.call(method, path, body)).status)
     assert tuple(found) == expected
+
+
+async def test_the_tools_of_a_key_are_those_of_the_server_in_every_session(tmp_path: Path) -> None:
+    """Also those of the key without a name, and where the operator's page has the session open."""
+    async with api(tmp_path, then=say("Yes."), settings={"toolsets": ["todo"]}, config=ON) as a:
+        operator = await sign_in(a)
+        own = (await a.post("/api/sessions", {})).json["id"]
+        shared = await operator.create_session()
+        async with operator.watch(f"{own}:-1", f"{shared}:-1") as feed:
+
+            async def count_tools(session: str, send: Any, number: int) -> int:
+                sent = {"client_id": f"c{number}", "content": "hi"}
+                assert (await send(f"/api/sessions/{session}/turns", sent)).status == 202
+                await feed.until("end", session=session, status="completed")
+                return len(tools(a.provider.requests[-1]))
+
+            assert await count_tools(shared, operator.post, 1) > 5
+            assert await count_tools(own, a.post, 2) == 1
+            assert await count_tools(shared, a.post, 3) == 1
+            assert await count_tools(shared, operator.post, 4) > 5
+        assert (await a.get(f"/api/sessions/{shared}/file?path=a.txt")).status == 403

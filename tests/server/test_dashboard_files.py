@@ -13,6 +13,7 @@ from hermes.server.dashboard.assets import STATIC, Assets
 OWN = sorted(
     f for f in STATIC.iterdir() if f.suffix in (".js", ".css", ".html") and "vendor" not in f.name
 )
+PAGE = STATIC / "page.html"
 _IMPORT = re.compile(r"""^import (?:[^"']* from )?["']\./([\w-]+\.js)["']""", re.MULTILINE)
 
 
@@ -38,6 +39,12 @@ def test_the_first_load_is_light() -> None:
     assert measure(*loaded) <= 60_000
     assert measure("vendor-highlight.js") <= 28_000
     assert sum(f.stat().st_size for f in STATIC.iterdir()) <= 600_000
+
+
+def test_the_page_names_every_module_of_the_first_load() -> None:
+    """So that none of them is asked for only when another has arrived."""
+    named = re.findall(r'(?:src|href)="assets/{assets}/([\w-]+\.js)"', PAGE.read_text())
+    assert sorted(named) == sorted(list_imports("main.js"))
 
 
 @pytest.mark.parametrize("page", [f.name for f in STATIC.glob("page-*.js")])

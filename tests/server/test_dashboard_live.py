@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -321,20 +322,6 @@ async def test_lists_learn_of_new_renamed_and_deleted_sessions(tmp_path: Path) -
             assert (await feed.until("session.deleted"))["session"] == session
 
 
-async def test_a_send_that_a_dead_server_did_not_take_runs_once(tmp_path: Path) -> None:
-    async with api(tmp_path, then=say("Yes."), config=ON) as a:
-        browser = await sign_in(a)
-        session = await browser.create_session()
-        left = b'{"id": "t_old", "server": "another"}'
-        await a.server.runtime.store.objects.add("web_turn", f"{session}/client-id-1", left)
-        async with browser.watch(f"{session}:-1") as feed:
-            for _ in range(2):
-                assert (await browser.send(session, "hello", "client-id-1")).status == 202
-            await feed.until("end")
-        found = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
-        assert texts(found) == ["hello", "Yes."]
-
-
 async def test_a_stopping_server_says_goodbye(tmp_path: Path) -> None:
     async with api(tmp_path, config=ON) as a:
         browser = await sign_in(a)
@@ -378,15 +365,14 @@ async def test_a_client_that_goes_away_while_its_message_is_taken(
         browser = await sign_in(a)
         session = await browser.create_session()
         objects = a.server.runtime.store.objects
-        add, entered, release = objects.add, asyncio.Event(), asyncio.Event()
+        put, entered, release = objects.put, asyncio.Event(), asyncio.Event()
 
-        async def add_slowly(kind: str, id: str, body: bytes, *, owner: str = "") -> bool:
-            found = await add(kind, id, body, owner=owner)
+        async def put_slowly(*stored: Any, **options: Any) -> None:
+            await put(*stored, **options)
             entered.set()
             await release.wait()
-            return found
 
-        monkeypatch.setattr(objects, "add", add_slowly)
+        monkeypatch.setattr(objects, "put", put_slowly)
         async with browser.watch(f"{session}:-1") as feed:
             await feed.until("snapshot", session=session)
             before = a.server.connection_count

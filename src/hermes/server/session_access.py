@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from hermes.app.agents import Options
-from hermes.app.live.conversation import LiveConversation, TurnRefused, TurnState
-from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
+from hermes.app.live.conversation import LiveConversation, TurnRefused
+from hermes.app.live.stored_queue import QueuedMessage, StoredQueue, TurnState
 from hermes.app.session_records import find_current_session
 from hermes.config.schema import BusyMode
 from hermes.core.errors import HermesError
@@ -55,8 +55,7 @@ async def hold_conversation(
     if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
         raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
     async with AsyncExitStack() as stack:
-        toolsets = turns.sessions.choose_toolsets(principal)
-        options = Options(toolsets=toolsets) if principal.name else None
+        options = Options(toolsets=_choose_toolsets(principal, services))
         try:
             conversation = await conversations.open_conversation(meta, options)
         except TurnRefused as error:
@@ -85,13 +84,20 @@ async def submit_message(
 ) -> TurnState:
     """Hand a message to its session. It is stored first: whoever was told that it was accepted
     gets an answer, also after the process was killed."""
-    item.session, item.principal = meta.id, principal.name
+    if not item.session:
+        item.principal, item.toolsets = principal.name, _choose_toolsets(principal, services)
+    item.session = meta.id
     async with hold_conversation(principal, services, meta) as (conversation, resources):
         await conversation.stored_queue.put_message(item)
         state = conversation.submit(item, busy)
         if resources is not None:
             conversation.hold_resources(resources)
         return state
+
+
+def _choose_toolsets(principal: Principal, services: RouteServices) -> tuple[str, ...] | None:
+    """The tools with which its messages are answered; the operator's pages have all of them."""
+    return None if principal.is_admin else services.turns.sessions.choose_toolsets(principal)
 
 
 async def resume_queue(services: RouteServices, principals: Principals) -> None:
@@ -114,7 +120,9 @@ async def _resubmit(
     """Submit a message as soon as there is room for its turn."""
     while True:
         try:
-            await submit_message(principal, services, meta, item)
+            state = await submit_message(principal, services, meta, item)
+            if item.sent_id:
+                await StoredQueue(services.runtime.store.objects).record_send(item, state)
             return
         except HermesError as error:
             log.warning("message %s waits for the next start: %s", item.id, error)

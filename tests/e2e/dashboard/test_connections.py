@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from hermes.app.live.sign_in_codes import create_code
+from hermes.core.message import user_message
+from hermes.core.store import SessionMeta
 from hermes.server.dashboard.feed import Feed
 from tests.e2e.dashboard.conftest import Visit, visit
 from tests.e2e.dashboard.relay import Relay, open_relay
@@ -222,3 +224,63 @@ async def test_twelve_tabs_share_one_stream(
         await v.send("again")
         for page in pages[1:]:
             await page.get_by_role("article", name="You").get_by_text("again").wait_for()
+
+
+async def test_a_session_that_is_deleted_in_one_tab_leaves_the_others_live(tmp_path: Path) -> None:
+    gate = Gate()
+    async with visit(tmp_path, [say("one ", "two").hold(gate, after="text")]) as v:
+        await v.send("hello")
+        await v.page.get_by_text("one", exact=True).wait_for()
+        store = v.api.server.runtime.store.sessions
+        meta = SessionMeta("deleted", source="cli", cwd=str(tmp_path), title="Soon gone")
+        await store.append("deleted", [user_message("from a terminal")], create=meta)
+        other = await v.open_page()
+        await other.goto(f"{v.api.url}/#/c/deleted")
+        await other.get_by_role("article", name="You").wait_for()
+        await store.delete("deleted")
+        third = await v.open_page()  # its coming begins the stream anew
+        async with v.page.expect_response(lambda r: "/api/events" in r.url and r.status == 200):
+            await third.goto(f"{v.api.url}/#/now")
+        gate.open()
+        await v.page.get_by_text("one two", exact=True).wait_for()
+        await v.wait_until_answered("one two")
+
+
+async def test_a_conversation_that_could_not_be_loaded_is_loaded_later(tmp_path: Path) -> None:
+    async with visit(tmp_path, then=say("Here.")) as v:
+        await v.send("hello")
+        await v.wait_until_answered("Here.")
+        address, page, tried = v.page.url, await v.open_page(), list[str]()
+
+        async def abort(route: Route) -> None:
+            tried.append(route.request.url)
+            await route.abort()
+
+        await page.route("**/api/sessions/*/messages*", abort)
+        await page.goto(address)
+        await page.get_by_role("alert").get_by_text("cannot be reached").wait_for()
+        async with asyncio.timeout(90):
+            while len(tried) < 2:  # it tries again by itself when the connection is there
+                await asyncio.sleep(0.02)
+        await page.unroute("**/api/sessions/*/messages*")
+        await page.get_by_role("button", name="Try again").click()
+        await page.get_by_role("article", name="Hermes").get_by_text("Here.").wait_for()
+
+
+async def test_attached_files_stay_with_a_message_that_is_refused(tmp_path: Path) -> None:
+    async with visit(tmp_path, then=say("Read.")) as v:
+        await v.send("hello")
+        await v.wait_until_answered("Read.")
+        file = {"name": "data.csv", "mimeType": "text/csv", "buffer": b"a,b\n"}
+        await v.page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
+        chip = v.page.locator(".composer").get_by_role("button", name="data.csv")
+        await chip.wait_for()
+        busy = {"status": 409, "json": {"error": {"message": "Another client runs a turn."}}}
+        await v.page.route("**/turns", lambda route: route.fulfill(**busy))
+        await v.send("look")
+        await v.page.get_by_text("Another client runs a turn.").wait_for()
+        await chip.wait_for()
+        await v.page.unroute("**/turns")
+        await v.send("look")
+        await v.page.get_by_role("article", name="You").get_by_text("Attached file").wait_for()
+        await expect(chip).to_have_count(0)

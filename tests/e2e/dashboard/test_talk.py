@@ -18,6 +18,7 @@ RICH = (
 )
 
 FAST = """
+localStorage.setItem('hermes-page', 'of an earlier visit');
 const real = window.fetch;
 window.fetch = (path, options) => String(path).endsWith('api/web/session')
   ? Promise.resolve({ ok: true, json: () => Promise.resolve({ principal: null }) })
@@ -33,6 +34,21 @@ async def test_the_page_shows_an_answer_that_comes_before_its_first_frame(tmp_pa
         await page.add_init_script(FAST)
         await page.goto(v.api.url)
         await page.get_by_role("textbox", name="Sign-in code").wait_for(timeout=20_000)
+
+
+async def test_a_first_visit_is_painted_before_scripts_run_and_asks_nothing(tmp_path: Path) -> None:
+    async with visit(tmp_path) as v:
+        context = await v.make_context()
+        page = await context.new_page()
+        await page.route("**/*.js", lambda route: route.abort())
+        await page.goto(v.api.url)
+        await page.get_by_role("heading", name="Hermes").wait_for()
+        await page.unroute("**/*.js")
+        asked = list[str]()
+        page.on("request", lambda request: asked.append(request.url))
+        await page.goto(v.api.url)
+        await page.get_by_role("textbox", name="Sign-in code").wait_for()
+        assert not [address for address in asked if "/api/" in address]
 
 
 async def test_the_first_visit_asks_for_a_code(tmp_path: Path) -> None:

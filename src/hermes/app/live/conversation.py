@@ -6,24 +6,23 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from msgspec import structs
 
 from hermes.app.agents import Options
 from hermes.app.live.live_session import LiveSession
 from hermes.app.live.session_choice import load_choice, save_choice
-from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
+from hermes.app.live.stored_queue import QueuedMessage, StoredQueue, TurnState
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.transcript import take_first_words
 from hermes.config.schema import BusyMode
 from hermes.core.errors import HermesError
-from hermes.core.message import Media, Message
+from hermes.core.message import Media, Message, clean_message, user_message
 from hermes.core.store import WEB_SOURCE, SessionMeta
 from hermes.llm.endpoints.endpoint import ModelChoice
 
-TurnState: TypeAlias = Literal["running", "queued", "steered"]
 _OWN_SOURCES = ("api", WEB_SOURCE)
 IDLE_SECONDS = 600.0
 """How long a session stays open after its last turn."""
@@ -63,7 +62,9 @@ class LiveConversation:
 
     def submit(self, item: QueuedMessage, busy: BusyMode) -> TurnState:
         has_media = any(isinstance(part, Media) for part in item.message.parts)
-        if self.session.is_steerable and busy == "steer" and not has_media:
+        has_same_tools = item.toolsets == self.session.options.toolsets
+        is_guidance = busy == "steer" and has_same_tools and not has_media
+        if self.session.is_steerable and is_guidance:
             self._steered.append(item)
             self.session.submit(item.message, "steer")
             self._show_turns()
@@ -83,20 +84,21 @@ class LiveConversation:
         """Release these when the queue is empty."""
         self._resources = resources
 
-    async def change_message(self, item_id: str, message: Message | None) -> bool:
-        """Replace a waiting message, or remove it; False when it no longer waits."""
-        for item in self._queue:
-            if item.id == item_id:
-                if message is None:
-                    self._queue.remove(item)
-                    change = self.stored_queue.drop_message(item)
-                else:
-                    item.message = message
-                    change = self.stored_queue.put_message(item)
-                self._show_turns()
-                await change
-                return True
-        return False
+    async def change_message(self, item_id: str, text: str | None) -> bool:
+        """Replace the text of a waiting message, or remove it; False when it no longer waits."""
+        item = next((item for item in self._queue if item.id == item_id), None)
+        if item is None:
+            return False
+        if text is None:
+            self._queue.remove(item)
+            change = self.stored_queue.drop_message(item)
+        else:
+            media = (part for part in item.message.parts if isinstance(part, Media))
+            item.message = clean_message(user_message(text, *media))
+            change = self.stored_queue.put_message(item)
+        self._show_turns()
+        await change
+        return True
 
     async def close(self) -> None:
         """Stop; what waits stays stored for the next start."""
@@ -118,6 +120,7 @@ class LiveConversation:
             while self._queue and not self._is_closing:
                 self._running, self._is_recorded = self._queue.popleft(), False
                 self._show_turns()
+                self._select_tools(self._running.toolsets)
                 await self._name_session(self._running.message)
                 await asyncio.wait({self.session.submit(self._running.message)})
                 await self.session.wait_until_idle()
@@ -155,6 +158,12 @@ class LiveConversation:
     def _drop_stored(self, item: QueuedMessage) -> None:
         dropping = self.stored_queue.drop_message(item)
         self._runtime.spawn_task(dropping, f"message {item.id}")
+
+    def _select_tools(self, toolsets: tuple[str, ...] | None) -> None:
+        """Answer with the tools of the message, whoever opened the session."""
+        if (options := self.session.options).toolsets != toolsets:
+            changed = structs.replace(options, toolsets=toolsets)
+            self._runtime.adapt_session(self.session, changed)
 
     async def _name_session(self, message: Message) -> None:
         """A session that was made empty gets its title with its first message."""

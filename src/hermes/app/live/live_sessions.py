@@ -17,8 +17,8 @@ from hermes.core.store import Objects, SessionMeta
 GROWN = "grown"
 """The event of a session of another process whose data is the place of its last message."""
 CHANGED = "session"
-"""The event whose data is the SessionMeta."""
 DELETED = "session.deleted"
+"""The events whose data is the SessionMeta, of a deleted one as it was."""
 POLL_SECONDS = 0.8
 _LISTED = 50
 
@@ -120,15 +120,21 @@ class LiveSessions:
             if meta := await sessions.get_meta(session_id):
                 found[session_id] = meta
         for session_id in known.keys() - found.keys():
-            self._tell_all(session_id, DELETED, None)
-        self._known = dict(sorted(found.items(), key=lambda row: -row[1].updated)[: 2 * _LISTED])
+            self._tell_all(session_id, DELETED, known[session_id])
         for session_id, meta in found.items():
-            self._tell_changes(known.get(session_id), meta)
+            before = known.get(session_id)
+            if before != meta or self._has_news(session_id):
+                self._tell_all(session_id, CHANGED, meta)
+            # At first it is not known with how many messages a watcher began.
+            if self._known is None or before is None or before.messages != meta.messages:
+                self._tell_growth(meta)
+        latest = sorted(found.values(), key=lambda meta: -meta.updated)[: 2 * _LISTED]
+        self._known = {meta.id: meta for meta in latest} | {
+            id: found[id] for id in watched & found.keys()
+        }
 
-    def _tell_changes(self, before: SessionMeta | None, meta: SessionMeta) -> None:
-        if before != meta or self._has_news(meta.id):
-            self._tell_all(meta.id, CHANGED, meta)
-        if meta.id in self._live or (before is not None and before.messages == meta.messages):
+    def _tell_growth(self, meta: SessionMeta) -> None:
+        if meta.id in self._live:
             return
         for watcher in self._watchers:
             if meta.id in watcher.watched:

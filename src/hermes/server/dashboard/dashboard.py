@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -71,8 +72,8 @@ class Dashboard:
         self.uploads.remove_old()
         self.feeds: set[Feed] = set()
         self.cookie_name = "hermes"
-        self.token = secrets.token_hex(8)
-        """Tells what this run of the server has in hand from what an earlier one had."""
+        self.taking: dict[str, asyncio.Future[Any]] = {}
+        """The messages that are being taken, by session and the name that the sender gave them."""
         self._runtime = runtime
         self._open_messengers = open_messengers
         self._tickets: dict[str, Ticket] = {}

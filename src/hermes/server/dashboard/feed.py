@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 from hermes.app.live.live_sessions import CHANGED, DELETED, LiveSessions
@@ -50,14 +49,14 @@ class Feed:
         self._may_see = may_see
         self._describe = describe
         self._is_signed_in = is_signed_in
-        self._next_check = time.monotonic() + CHECK_SECONDS
+        self._needs_check = False
         self._events: list[tuple[str, str, Any]] = []
         self._wake = asyncio.Event()
         self._bye = ""
         self._is_replaced = False
 
     def put(self, session_id: str, name: str, data: Any) -> None:
-        if name == CHANGED and not self._may_see(data):
+        if name in (CHANGED, DELETED) and not self._may_see(data):
             return
         if name in _JOINED and self._events and self._events[-1][:2] == (session_id, name):
             self._events[-1][2]["text"] += data["text"]
@@ -80,11 +79,13 @@ class Feed:
 
     def request_check(self) -> None:
         """End soon unless its reader is still signed in."""
-        self._next_check = 0.0
+        self._needs_check = True
         self._wake.set()
 
     async def stream_frames(self, hello: dict[str, Any]) -> AsyncIterator[bytes]:
         """The frames, until `end`; text is sent at most every FLUSH_SECONDS, joined."""
+        loop = asyncio.get_running_loop()
+        check = loop.call_later(CHECK_SECONDS, self.request_check)
         self._live.add_watcher(self)
         try:
             snapshots = {id: self._take_snapshot(id) for id in self.watched}
@@ -93,32 +94,29 @@ class Feed:
                 async for frame in self._send_messages(session_id, boundary):
                     yield frame
                 yield encode_frame("snapshot", {"session": session_id, **snapshot})
+            sent = 0.0
             while not self._bye and not self._is_replaced:
-                await self._wait_for_events()
-                if time.monotonic() >= self._next_check:
+                await self._wake.wait()
+                if (early := sent + FLUSH_SECONDS - loop.time()) > 0:
+                    await asyncio.sleep(early)
+                self._wake.clear()
+                if self._needs_check:
                     if not await self._is_signed_in():
                         return
-                    self._next_check = time.monotonic() + CHECK_SECONDS
-                events, self._events = self._events, []
-                data = b""
-                for event in events:
-                    async for frame in self._encode_event(*event):
-                        data += frame
-                if data:
+                    self._needs_check = False
+                    check = loop.call_later(CHECK_SECONDS, self.request_check)
+                if data := await self._encode_events():
+                    sent = loop.time()
                     yield data
-                await asyncio.sleep(FLUSH_SECONDS)
             if self._bye:
                 yield encode_frame("bye", {"reason": self._bye})
         finally:
+            check.cancel()
             self._live.remove_watcher(self)
 
-    async def _wait_for_events(self) -> None:
-        """Until there are some, or who reads has to be checked."""
-        if not self._wake.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, self._next_check - time.monotonic())):
-                    await self._wake.wait()
-        self._wake.clear()
+    async def _encode_events(self) -> bytes:
+        events, self._events = self._events, []
+        return b"".join([frame for event in events async for frame in self._encode_event(*event)])
 
     def _take_snapshot(self, session_id: str) -> tuple[int | None, dict[str, Any]]:
         """The place of the last message before it, and the snapshot."""
@@ -173,6 +171,7 @@ class Feed:
             case "session":
                 yield encode_frame(CHANGED, {"session": await self._describe(data)})
             case "session.deleted":
+                self.watched -= {session_id}
                 yield encode_frame(DELETED, {"session": session_id})
             case _:
                 if name == "moved":

@@ -49,9 +49,14 @@ class Principal(Struct, frozen=True):
         return self.has_key and (not self.name or self.tenant != OPERATOR)
 
     @property
+    def is_admin(self) -> bool:
+        """Whether it may do what the operator may: a browser that signed in with a code."""
+        return "admin" in self.scopes
+
+    @property
     def may_save_rules(self) -> bool:
         """Whether its *always* outlives the session."""
-        return not self.name or "admin" in self.scopes
+        return not self.name or self.is_admin
 
 
 class Principals:

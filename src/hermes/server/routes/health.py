@@ -141,16 +141,7 @@ def _describe_model(name: str) -> ModelEntry:
 async def get_root(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Say what this server is and where its documents are; for a browser, the dashboard."""
     if services.dashboard is not None and "text/html" in call.request.headers.get("Accept", ""):
-        from hermes.server.dashboard.dashboard import PAGE_HEADERS
-
-        page = services.dashboard.assets.page
-        headers = {
-            **PAGE_HEADERS,
-            "Content-Type": page.content_type,
-            "Content-Encoding": "gzip",
-            "Cache-Control": "no-cache",
-        }
-        return web.Response(body=page.body, headers=headers)
+        return services.dashboard.assets.page.build_response(call.request, "no-cache")
     base, protocols = "/v1", ["chat/completions", "responses", "messages", "runs"]
     return json_response(RootAnswer("Hermes", VERSION, base, protocols, "/docs", "/openapi.json"))
 

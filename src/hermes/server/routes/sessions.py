@@ -177,7 +177,7 @@ async def update_session(call: ApiCall, services: RouteServices) -> web.StreamRe
     if choice:
         if services.dashboard is None:
             raise unsupported_parameter(next(iter(choice)), "the dashboard is off.")
-        if "model" in choice and call.principal.name and "admin" not in call.principal.scopes:
+        if "model" in choice and call.principal.name and not call.principal.is_admin:
             raise ApiError(403, "This key does not have the scope admin.", code="scope")
         try:
             model = await services.dashboard.live.conversations.change_choice(meta, choice)

@@ -79,6 +79,9 @@ class TextCallDecoder:
         self._slot = slot
         self._tools = sink.offered_tools
         self._tags = _list_tags(tuple(self._tools))
+        self._longest_tag = max(map(len, self._tags))
+        self._line_starts = (_FENCE, "Action:", *(f">>>{name}" for name in self._tools))
+        """How calls begin that have no tag."""
         self._text = ""
         """Text that is not decided yet."""
         self._state = self._in_text
@@ -267,17 +270,17 @@ class TextCallDecoder:
     def _count_open_chars(self) -> int:
         """How many characters at the end could become the start of a call with the next piece."""
         text = self._text
-        longest = max(map(len, self._tags))
-        for mark in compile_pattern(r"[<\[]").finditer(text, max(0, len(text) - longest)):
+        tail = max(0, len(text) - self._longest_tag)
+        for mark in compile_pattern(r"[<\[]").finditer(text, tail):
             if self._may_be_tag(text[mark.start() :]):
                 return len(text) - mark.start()
         _, newline, line = text.rpartition("\n")
         if not newline and not self._line_start:
             return 0
         start = line.strip(" \t")
-        words = [_FENCE, "Action:", *(f">>>{name}" for name in self._tools)]
+        words = self._line_starts
         if not (self._before + text[: len(text) - len(line)]).strip():
-            words += [f"{name}(" for name in self._tools]
+            words = (*words, *(f"{name}(" for name in self._tools))
         return len(line) if any(word.startswith(start) for word in words) else 0
 
     def _may_be_tag(self, start: str) -> bool:

@@ -86,7 +86,8 @@ function setUser(found) {
 }
 
 export async function loadUser() {
-  const found = await get("api/web/session");
+  const isKnown = Boolean(localStorage.getItem(TOKEN)); // without its token no session is this page's
+  const found = isKnown ? await get("api/web/session") : { principal: null };
   setUser(found.principal === null ? null : found);
 }
 

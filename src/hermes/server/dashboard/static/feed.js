@@ -94,6 +94,14 @@ function readFrames(buffer) {
   return buffer;
 }
 
+/** Watches no longer the session that is not there, and the others as before; false: none was named. */
+async function dropRefused(response) {
+  const { error } = await response.json();
+  const asked = [...wants.values()].filter(want => error.session in want.watch);
+  for (const want of asked) delete want.watch[error.session];
+  return asked.length > 0;
+}
+
 async function readStream(controller) {
   let timer = 0;
   const alive = () => { clearTimeout(timer); timer = setTimeout(() => controller.abort(), SILENCE); };
@@ -102,7 +110,7 @@ async function readStream(controller) {
     const response = await fetch(`api/events?watch=${encodeURIComponent(unionOfWants())}${lowestLevel()}`,
       { headers: { ...pageHeaders(), "X-Hermes-Tab": tab }, signal: controller.signal });
     if (response.status === 401) { state.user = null; changed("app"); return "signed out"; }
-    if (response.status === 404 || response.status === 400) return "refused";
+    if (response.status === 404 || response.status === 400) return await dropRefused(response) ? "refused" : "lost";
     if (!response.ok) return "lost";
     setConnection("live");
     delay = 500;
@@ -128,7 +136,7 @@ async function run() {
   const controller = stop = new AbortController();
   const ended = await readStream(controller);
   if (stop !== controller || ended === "signed out") return; // another stream took over
-  if (ended === "refused") for (const want of wants.values()) want.watch = {};
+  if (ended === "refused") { restart(); return; }
   const wait = delay * (0.75 + Math.random() / 2);
   delay = Math.min(15000, delay * 2);
   setConnection("lost", Date.now() + wait);

@@ -1,6 +1,6 @@
 /** The log of a conversation: messages in groups, tool calls, differences of files. */
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
-import { GROUP, changed, get, loadGroup, pageHeaders, useTopic } from "./data.js";
+import { GROUP, changed, get, loadGroup, pageHeaders, request, toast, useTopic } from "./data.js";
 import { Diff, duration, html, Icon, revealed, State } from "./ui.js";
 import { Markdown } from "./markdown.js";
 import { T } from "./text.js";
@@ -41,8 +41,8 @@ function ToolCall({ conv, call, result, live }) {
   const kind = stateOfCall(result, live);
   const added = lines ? lines.filter(l => l[0] === "+" && !l.startsWith("+++ ")).length : 0;
   const removed = lines ? lines.filter(l => l[0] === "-" && !l.startsWith("--- ")).length : 0;
-  const showAll = () => fetch(`api/sessions/${conv.id}/results/${encodeURIComponent(call.id)}`, { headers: pageHeaders() })
-    .then(r => r.text()).then(setWhole, () => {});
+  const showAll = () => request("GET", `api/sessions/${conv.id}/results/${encodeURIComponent(call.id)}`, undefined, { blob: true })
+    .then(found => found.text()).then(setWhole, error => toast(error.message));
   const output = whole ?? (result ? result.text : live ? live.progress : "");
   return html`<details class="tool" data-tool=${call.name} data-state=${kind}>
     <summary><${State} kind=${kind} label=${kind} /><b>${call.name}</b><code>${shortArgument(args)}</code>

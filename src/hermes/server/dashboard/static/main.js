@@ -60,7 +60,7 @@ function removeLater(session) {
   }, error => { hide(false); toast(error.message); }), 8000);
   addEventListener("pagehide", () => clearTimeout(timer), { once: true });
   toast(T.deleted(session.title || T.untitled), { label: T.undo, run: () => { clearTimeout(timer); hide(false); } });
-  if (location.hash === `#/c/${session.id}`) location.hash = "#/talk";
+  if (`${location.hash}/`.startsWith(`#/c/${session.id}/`)) location.hash = "#/talk";
 }
 
 function SessionMenu({ session }) {
@@ -213,7 +213,7 @@ function App() {
   const hash = useHash();
   const [open, setOpen] = useState(false);
   const palette = usePalette();
-  if (state.user === undefined) return null;
+  if (state.user === undefined) return html`<main class="sign-in" aria-busy="true"><h1>Hermes</h1></main>`; // as the page itself
   if (!state.user) return html`<${SignIn} />`;
   const page = (/^#\/(\w+)/.exec(hash) || [])[1] || "talk";
   const [, id, seq] = /^#\/c\/([\w.:-]+)(?:\/(\d+))?/.exec(hash) || [null, "", undefined];

@@ -1,6 +1,6 @@
 /** The page Talk: a conversation, its composer, approvals and questions. */
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
-import { changed, conversation, get, listUnsent, may, newId, openConversation, post, request, send, state, toast, useTopic } from "./data.js";
+import { changed, conversation, get, listUnsent, may, newId, openConversation, post, request, send, state, toast, useNews, useTopic } from "./data.js";
 import { watch } from "./feed.js";
 import { clock, Diff, Guard, html, Icon, Menu, revealed, State, useClock } from "./ui.js";
 import { T } from "./text.js";
@@ -87,7 +87,7 @@ function useUploads() {
       } catch (error) { toast(error.message); }
     }
   };
-  return { files, add, clear: () => setFiles([]), remove: id => setFiles(before => before.filter(f => f.id !== id)) };
+  return { files, add, put: setFiles, remove: id => setFiles(before => before.filter(f => f.id !== id)) };
 }
 
 async function ensureConversation(id) {
@@ -157,7 +157,7 @@ function Composer({ id, conv }) {
   const area = useRef(null);
   const picker = useRef(null);
   const [text, write] = useDraft(DRAFT + (id || "new"), area);
-  const { files, add, clear, remove } = useUploads();
+  const { files, add, put, remove } = useUploads();
   const busy = Boolean(conv && conv.live.busy);
   const completions = useCompletions(text, conv, area);
   const pick = row => {
@@ -178,8 +178,8 @@ function Composer({ id, conv }) {
     }
     const item = { id: newId(), text: content.replace(/^\/\//, "/"), uploads: files.map(f => f.id), busy: mode };
     write("");
-    clear();
-    try { await send(await ensureConversation(id), item); } catch (error) { write(content); toast(error.message); }
+    put([]);
+    try { await send(await ensureConversation(id), item); } catch (error) { write(content); put(files); toast(error.message); }
   };
   const onKey = event => {
     if (takeKey(event, completions, pick) || event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -276,14 +276,17 @@ export function Talk({ id, seq }) {
   const find = conv && conv.find;
   const finder = useModule(Boolean(find), () => import("./find.js"));
   const setFind = value => { conv.find = value; changed(conv.id); };
+  const [attempt, setAttempt] = useState(0);
+  const again = () => setAttempt(n => n + 1);
+  useNews("hello", () => { if (conv && conv.error) again(); });
   useEffect(() => {
     if (!id) { watch([]); return undefined; }
     let current = true;
     openConversation(id).then(found => current && watch(found.error ? [] : [id]));
     return () => { current = false; };
-  }, [id]);
+  }, [id, attempt]);
   useEffect(() => { if (id && seq !== undefined) Promise.all([loadLog(), openConversation(id)]).then(([{ showMessage }]) => showMessage(conv, seq)).catch(() => {}); }, [id, seq]);
-  if (conv && conv.error) return html`<main class="main"><${Header} conv=${null} /><p class="failure" role="alert">${conv.error.message}</p></main>`;
+  if (conv && conv.error) return html`<main class="main"><${Header} conv=${null} /><p class="failure" role="alert">${conv.error.message} <button onClick=${again}>${T.retry}</button></p></main>`;
   return html`<main id="main" class="main talk"><div class="center"><${Header} conv=${conv} onPanel=${() => setPanel(!panel)} panelOpen=${panel} />
     ${finder && html`<${finder.FindBar} key=${id} conv=${conv} words=${find.words} onClose=${() => setFind(null)} />`}
     ${conv ? log && html`<${log.Log} key=${id} conv=${conv} onBranch=${n => branch(conv, n)} onRetry=${() => act("retry", conv)} onFind=${() => setFind({ words: "" })}><${Notes} conv=${conv} /><//>`

@@ -10,17 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from hermes.app.live.conversation import LiveConversation
 from hermes.app.live.live_session import LiveSession
 from hermes.app.live.log_records import LEVELS, RecordFilter, make_filter
-from hermes.app.live.stored_queue import QueuedMessage
+from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
 from hermes.core.image_size import is_oversized
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Media, Message, Text, clean_message, user_message
-from hermes.core.store import Objects, SessionMeta
+from hermes.core.store import SessionMeta
 from hermes.core.text import replace_invalid
 from hermes.server.dashboard.feed import MAX_WATCHED, Feed
 from hermes.server.dashboard.uploads import MAX_PER_TURN, Upload, Uploads
@@ -37,9 +36,6 @@ from hermes.version import VERSION
 _WATCHED = re.compile(r"([A-Za-z0-9._:-]{1,256}):(-1|[0-9]{1,8})")
 _PICTURES = r"image/(png|jpeg|gif|webp)"
 _LONGEST_TEXT = 1_000_000
-_SENT_KIND = "web_turn"
-_MAX_SENT = 2000
-"""How many sends are remembered, so that a repeated one is the same turn."""
 
 
 class TurnBody(Struct):
@@ -52,13 +48,6 @@ class TurnBody(Struct):
 class TurnAnswer(Struct):
     id: str
     state: Literal["running", "queued", "steered"]
-
-
-class _Attempt(Struct):
-    """A send that is being taken, by this run of a server."""
-
-    id: str
-    server: str
 
 
 class ChangeTurnBody(Struct):
@@ -86,7 +75,9 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
     for session_id in watched:
         meta = await sessions.get_meta(session_id)
         if meta is None or not is_owner(call.principal, meta):
-            raise not_found("session", session_id)
+            missing = not_found("session", session_id)
+            missing.extra = {"session": session_id}  # a page goes on without it
+            raise missing
 
     async def is_signed_in() -> bool:
         return not call.is_browser or await dashboard.is_signed_in(call.request)
@@ -102,7 +93,7 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
     dashboard.add_feed(feed, call.request)
     hello = {"version": VERSION, "assets": dashboard.assets.hash}
     try:
-        if "admin" in call.principal.scopes:
+        if call.principal.is_admin:
             await dashboard.news.add_reader(feed, log_filter)
         frames = feed.stream_frames(hello)
         return await send_frames(call.request, services.settings.cors_origins, frames)
@@ -115,7 +106,7 @@ def _parse_log_level(call: ApiCall) -> RecordFilter | None:
     level = call.request.query.get("logs", "")
     if not level:
         return None
-    if "admin" not in call.principal.scopes:
+    if not call.principal.is_admin:
         raise ApiError(403, "This key does not have the scope admin.", code="scope")
     if level not in LEVELS:
         raise bad_request(f"logs must be one of {', '.join(LEVELS)}.", "logs")
@@ -135,52 +126,38 @@ def _parse_watched(text: str) -> dict[str, int]:
 async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Send a message to a session; repeated with the same client_id it is the same turn."""
     body = call.decode_body(TurnBody)
-    meta = await find_current(call, services)
+    meta, taking = await find_current(call, services), require_dashboard(services).taking
+    sent_id = f"{meta.id}/{body.client_id}"
+    if sent_id not in taking:
+        taking[sent_id] = asyncio.ensure_future(_take_message(call, services, meta, body, sent_id))
+        taking[sent_id].add_done_callback(lambda _: taking.pop(sent_id))
     # What was begun is finished although the client is gone: it sends again, and must find it.
-    answer, cancelled = await run_shielded(_take_message(call, services, meta, body))
+    answer, cancelled = await run_shielded(taking[sent_id])
     if cancelled is not None:
         raise cancelled
     return json_response(answer, 202)
 
 
 async def _take_message(
-    call: ApiCall, services: RouteServices, meta: SessionMeta, body: TurnBody
+    call: ApiCall, services: RouteServices, meta: SessionMeta, body: TurnBody, sent_id: str
 ) -> TurnAnswer:
-    objects, sent_id = services.runtime.store.objects, f"{meta.id}/{body.client_id}"
-    answer = TurnAnswer(f"t_{secrets.token_hex(8)}", "queued")
-    server = require_dashboard(services).token
-    attempt = msgspec.json.encode(_Attempt(answer.id, server))
-    is_new = await objects.add(_SENT_KIND, sent_id, attempt)
-    if not is_new and (known := await _find_sent(objects, sent_id, server)):
-        return known
+    queue = StoredQueue(services.runtime.store.objects)
+    if known := await queue.find_send(sent_id):
+        return TurnAnswer(*known)
     uploads, placed = require_dashboard(services).uploads, list[Path]()
+    files = [_find_upload(call, uploads, upload_id) for upload_id in body.uploads]
+    if not body.content.strip() and not files:
+        raise bad_request("content is empty.", "content")
     try:
-        files = [_find_upload(call, uploads, upload_id) for upload_id in body.uploads]
-        if not body.content.strip() and not files:
-            raise bad_request("content is empty.", "content")
         message = await asyncio.to_thread(_build_message, body.content, files, meta, placed)
-        item = QueuedMessage(answer.id, message)
-        answer.state = await submit_message(call.principal, services, meta, item, body.busy)
+        item = QueuedMessage(f"t_{secrets.token_hex(8)}", message, sent_id=sent_id)
+        state = await submit_message(call.principal, services, meta, item, body.busy)
     except Exception:
-        # What was attached can be sent again.
-        await asyncio.to_thread(_remove_files, placed)
-        await objects.remove(_SENT_KIND, sent_id, owner="")
+        await asyncio.to_thread(_remove_files, placed)  # what was attached can be sent again
         raise
+    await queue.record_send(item, state)
     await asyncio.to_thread(uploads.remove_files, files)
-    await objects.put(_SENT_KIND, sent_id, msgspec.json.encode(answer), keep_latest=_MAX_SENT)
-    return answer
-
-
-async def _find_sent(objects: Objects, sent_id: str, token: str) -> TurnAnswer | None:
-    """The answer to an earlier send; None when the server died before it took the message."""
-    known = await objects.get(_SENT_KIND, sent_id, owner="")
-    if known is None:
-        return None
-    try:
-        return msgspec.json.decode(known.body, type=TurnAnswer)
-    except msgspec.ValidationError:
-        attempt = msgspec.json.decode(known.body, type=_Attempt)
-        return TurnAnswer(attempt.id, "queued") if attempt.server == token else None
+    return TurnAnswer(item.id, state)
 
 
 def _find_upload(call: ApiCall, uploads: Uploads, upload_id: str) -> Upload:
@@ -229,7 +206,9 @@ def _remove_files(files: list[Path]) -> None:
 async def change_turn(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Change a message that waits."""
     body = call.decode_body(ChangeTurnBody)
-    return await _change_queue(call, services, clean_message(user_message(body.content)))
+    if not body.content.strip():
+        raise bad_request("content is empty.", "content")
+    return await _change_queue(call, services, body.content)
 
 
 async def remove_turn(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -238,12 +217,12 @@ async def remove_turn(call: ApiCall, services: RouteServices) -> web.StreamRespo
 
 
 async def _change_queue(
-    call: ApiCall, services: RouteServices, message: Message | None
+    call: ApiCall, services: RouteServices, content: str | None
 ) -> web.StreamResponse:
     meta = await find_current(call, services)
     conversations = require_dashboard(services).live.conversations
     found: LiveConversation | None = conversations.find_conversation(meta.id)
-    if found is None or not await found.change_message(call.path_params["turn"], message):
+    if found is None or not await found.change_message(call.path_params["turn"], content):
         raise ApiError(409, "This message no longer waits; nothing was changed.", code="started")
     return json_response(DoneAnswer())
 

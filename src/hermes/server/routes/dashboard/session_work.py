@@ -121,8 +121,8 @@ async def _run_command(
 ) -> Reply:
     if conversation.is_running:
         raise ApiError(409, "A turn of this session is running. Stop it first.", code="busy")
-    is_admin = "admin" in call.principal.scopes
-    context = CommandContext(services.runtime, conversation.session, _SURFACE, is_admin)
+    session, is_admin = conversation.session, call.principal.is_admin
+    context = CommandContext(services.runtime, session, _SURFACE, is_admin)
     try:
         return await run_command(context, name, args)
     except ConfigError as error:
@@ -184,7 +184,7 @@ async def _run_snapshot(work: Any) -> Any:
 
 def _require_reading(call: ApiCall, services: RouteServices) -> None:
     """403 unless sessions of this principal have the tool that reads files."""
-    if not call.principal.name:
+    if call.principal.is_admin:
         return
     settings = services.runtime.setup.config.tools
     tools = select_tools(services.settings.toolsets, platform="api", settings=settings)
@@ -292,7 +292,7 @@ async def restore_saved_state(call: ApiCall, services: RouteServices) -> web.Str
 
 def _require_operator(call: ApiCall) -> None:
     """Checkpoints are of the folder, which other sessions share."""
-    if "admin" not in call.principal.scopes:
+    if not call.principal.is_admin:
         raise ApiError(403, "This key does not have the scope admin.", code="scope")
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from hermes.server.dashboard.dashboard import PAGE_HEADERS
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
@@ -50,13 +49,7 @@ async def get_asset(call: ApiCall, services: RouteServices) -> web.StreamRespons
         raise not_found("file", call.path_params["name"])
     is_current = call.path_params["hash"] == assets.hash
     cache = "public, max-age=31536000, immutable" if is_current else "no-cache"
-    headers = {
-        **PAGE_HEADERS,
-        "Content-Type": found.content_type,
-        "Content-Encoding": "gzip",
-        "Cache-Control": cache,
-    }
-    return web.Response(body=found.body, headers=headers)
+    return found.build_response(call.request, cache)
 
 
 async def sign_in(call: ApiCall, services: RouteServices) -> web.StreamResponse:
