@@ -140,6 +140,8 @@ class Runtime:
         self.mcp_servers = McpServers(setup, self.spawn_task, sleep)
         self.run_time_tools: list[RunTimeTools] = [self.mcp_servers]
         """Where sessions get tools from that no module defines."""
+        self.hidden: tuple[Path, ...] = ()
+        """Real paths that no tool of a session may read."""
         self.chats: ChatAccess | None = None
         """What `send_message` reaches; None: this process serves no messenger."""
         self.claims = SessionClaims(setup.home)
@@ -473,6 +475,7 @@ class Runtime:
             terminal_timeout=config.terminal.timeout,
             egress=self._open_egress,
             hosts=safety.network,
+            hidden=self.hidden,
         )
         services = Services()
         services.set(STORE, self.store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -117,6 +118,7 @@ async def run_evaluation(
         retries=0,
         concurrency=8,
         record=True,
+        hidden=(os.path.realpath(found.path), *folder.hidden),
     )
     folder.write_settings(settings)
     store = SqliteStore(folder.database)

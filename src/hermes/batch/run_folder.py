@@ -50,6 +50,8 @@ class RunSettings(Struct, frozen=True):
     require_reasoning: bool = False
     record: bool = False
     """Whether the bytes of model calls are kept for replays."""
+    hidden: tuple[str, ...] = ()
+    """Real paths of what may hold solutions: no tool of an item may read them."""
 
 
 class RunFolder:
@@ -71,6 +73,12 @@ class RunFolder:
     def items_file(self) -> Path:
         """The items as they were when the run began: a resume does not need the dataset."""
         return self.path / "items.jsonl"
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The real paths of what the items of a run may not see of it."""
+        files = (self.items_file, self.database, self.path / "run.db-wal")
+        return tuple(map(os.path.realpath, files))
 
     def trajectories_file(self, form: Format) -> Path:
         if form == "parquet":

@@ -124,7 +124,7 @@ def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
     from hermes.batch.workspace import refuse_private_folder
 
     file = Path(args.word)
-    settings = make_settings(args, check_name(args.name or file.stem), setup)
+    settings = make_settings(args, check_name(args.name or file.stem), setup, [file])
     dataset = read_dataset(
         file,
         limit=args.limit,

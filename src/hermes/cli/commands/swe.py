@@ -36,7 +36,7 @@ def run(argv: list[str], profile: str) -> int:
     if not args.file or not (args.repos or args.image):
         parser.error("run needs TASKS.jsonl, and --repos DIR or --image PATTERN")
     refuse_agent("start batch runs")
-    args.repos = Path(decode_argument(args.repos)).expanduser()
+    args.repos = Path(decode_argument(args.repos)).expanduser() if args.repos else None
     return run_async(_run_tasks(args, load_checked_setup(args.profile)))
 
 
@@ -47,12 +47,15 @@ async def _run_tasks(args: Namespace, setup: Setup) -> int:
     from hermes.cli.batch.run import continue_run
 
     file = Path(decode_argument(args.file))
-    settings = make_settings(args, check_name(args.name or file.stem), setup)
+    name = check_name(args.name or file.stem)
     if args.image:
         find_start = find_in_images(args.image, build_child_env(setup.secrets))
     else:
         find_start = find_local(args.repos)
     tasks = read_tasks(file, find_start, limit=args.limit, skip_bad=args.skip_bad)
     print_skipped(tasks)
+    repositories = dict.fromkeys(Path(item.repository) for item in tasks.items if item.repository)
+    hidden = [file, *([args.repos] if args.repos else ()), *repositories]
+    settings = make_settings(args, name, setup, hidden)
     folder, settings = begin_run(setup.home, settings, args.output, tasks, extend=args.extend)
     return await continue_run(setup, folder, settings, args.profile)
