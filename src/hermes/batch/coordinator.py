@@ -49,15 +49,22 @@ class RunEnd(Struct, frozen=True):
 
 
 def begin_run(
-    home: Path, settings: RunSettings, output: str, dataset: Dataset, *, extend: bool
+    home: Path,
+    settings: RunSettings,
+    output: str,
+    dataset: Dataset,
+    *,
+    extend: bool,
+    hidden: Sequence[Path],
 ) -> tuple[RunFolder, RunSettings]:
-    """The folder and the settings of a run that is new, or goes on with the same dataset."""
+    """The folder and the settings of a run that is new, or goes on with the same dataset. `hidden`:
+    what its items may not see."""
     folder = create_run(home, settings.name, output)
     settings = structs.replace(
         settings,
         dataset=dataset.digest,
         items=len(dataset.items),
-        hidden=(*settings.hidden, *folder.hidden),
+        hidden=(*map(os.path.realpath, hidden), *folder.hidden),
     )
     if (pid := folder.find_runner()) is not None:
         raise ConfigError(f"The run is going on already (pid {pid}).")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -91,11 +90,8 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
-def make_settings(
-    args: Namespace, name: str, setup: Setup, hidden: Sequence[Path]
-) -> RunSettings:
-    """The settings of a new run; ConfigError for what cannot be. `hidden`: what its items may not
-    see."""
+def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
+    """The settings of a new run; ConfigError for what cannot be."""
     from hermes.batch.dataset import read_prefill
     from hermes.batch.distributions import find_distribution
     from hermes.batch.image_files import is_image_name
@@ -128,7 +124,6 @@ def make_settings(
         image=args.image or "",
         cluster=args.cluster,
         require_reasoning=args.require_reasoning,
-        hidden=tuple(map(os.path.realpath, hidden)),
     )
     return change_limits(settings, args)
 

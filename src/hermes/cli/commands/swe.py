@@ -47,7 +47,7 @@ async def _run_tasks(args: Namespace, setup: Setup) -> int:
     from hermes.cli.batch.run import continue_run
 
     file = Path(decode_argument(args.file))
-    name = check_name(args.name or file.stem)
+    settings = make_settings(args, check_name(args.name or file.stem), setup)
     if args.image:
         find_start = find_in_images(args.image, build_child_env(setup.secrets))
     else:
@@ -56,6 +56,7 @@ async def _run_tasks(args: Namespace, setup: Setup) -> int:
     print_skipped(tasks)
     repositories = dict.fromkeys(Path(item.repository) for item in tasks.items if item.repository)
     hidden = [file, *([args.repos] if args.repos else ()), *repositories]
-    settings = make_settings(args, name, setup, hidden)
-    folder, settings = begin_run(setup.home, settings, args.output, tasks, extend=args.extend)
+    folder, settings = begin_run(
+        setup.home, settings, args.output, tasks, extend=args.extend, hidden=hidden
+    )
     return await continue_run(setup, folder, settings, args.profile)
