@@ -64,7 +64,7 @@ def begin_run(
         settings,
         dataset=dataset.digest,
         items=len(dataset.items),
-        hidden=(*map(os.path.realpath, hidden), *folder.hidden),
+        hidden=folder.list_hidden(hidden),
     )
     if (pid := folder.find_runner()) is not None:
         raise ConfigError(f"The run is going on already (pid {pid}).")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -74,11 +74,10 @@ class RunFolder:
         """The items as they were when the run began: a resume does not need the dataset."""
         return self.path / "items.jsonl"
 
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """The real paths of what the items of a run may not see of it."""
+    def list_hidden(self, sources: Iterable[Path]) -> tuple[str, ...]:
+        """The real paths of what items may not see: where the run comes from, and what it keeps."""
         files = (self.items_file, self.database, self.path / "run.db-wal")
-        return tuple(map(os.path.realpath, files))
+        return tuple(map(os.path.realpath, (*sources, *files)))
 
     def trajectories_file(self, form: Format) -> Path:
         if form == "parquet":
