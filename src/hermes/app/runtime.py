@@ -113,6 +113,9 @@ def _make_recorder(store: Store, *, records: bool) -> Callable[[Options], Sessio
 class Runtime:
     """Everything a process shares between its sessions. Constructing one makes no request."""
 
+    hidden: tuple[Path, ...] = ()
+    """Real paths that no tool of a session may read."""
+
     def __init__(self, setup: Setup, store: Store, transport: Transport, sleep: Sleep) -> None:
         self.setup = setup
         self.store = store
@@ -140,8 +143,6 @@ class Runtime:
         self.mcp_servers = McpServers(setup, self.spawn_task, sleep)
         self.run_time_tools: list[RunTimeTools] = [self.mcp_servers]
         """Where sessions get tools from that no module defines."""
-        self.hidden: tuple[Path, ...] = ()
-        """Real paths that no tool of a session may read."""
         self.chats: ChatAccess | None = None
         """What `send_message` reaches; None: this process serves no messenger."""
         self.claims = SessionClaims(setup.home)
