@@ -102,6 +102,47 @@ async def test_file_tools_find_neither_the_tasks_nor_the_repositories(
         assert not any(words in text for words in given_away), (name, args, text)
 
 
+@pytest.mark.parametrize("kind", ["swe", "batch"])
+async def test_solutions_are_hidden_also_where_tools_may_read(tmp_path: Path, kind: str) -> None:
+    """Toolchains of the home are open to tools, as the folders of the system are."""
+    place = tmp_path / "sdk"
+    folder = place / "repos" / "acme__calc"
+    if kind == "swe":
+        _, base = make_repository(folder, SECRET)
+        file = write_tasks(place, base, SECRET)
+        args = ["swe", "run", str(file), "--repos", str(folder.parent), "--limit", "1"]
+    else:
+        place.mkdir()
+        file = place / "data.jsonl"
+        file.write_text(json.dumps({"prompt": "add", "metadata": {"answer": SECRET}}))
+        args = ["batch", "run", str(file), "--output", str(place / "out")]
+    (place / "seen.txt").write_text("an open file")
+    looks = f"cat {place}/*.*; cat {place}/*/*.*; grep -rs 'gold' {place}; git -C {folder} log"
+    calls = [
+        ("terminal", {"command": looks}),
+        ("read_file", {"path": str(file)}),
+        ("search_files", {"pattern": "gold|open", "path": str(place)}),
+        ("search_files", {"pattern": "gold|open", "path": str(tmp_path)}),
+    ]
+    seen: list[str] = []
+
+    def answer(request: Received) -> Reply:
+        found = [str(result) for m in messages(request) for result in m.results]
+        if found:
+            seen[:] = found
+            return say("looked")
+        return call(*((f"c{n}", name, args) for n, (name, args) in enumerate(calls)))
+
+    async with Provider([], then=answer) as provider:
+        home = Home.of(tmp_path, provider)
+        ran = await run_hermes([*args, "--toolsets", "terminal,file"], home)
+        assert ran.rc == 0, ran
+    assert len(seen) == len(calls) and SECRET not in "".join(seen), seen
+    assert "an open file" in seen[0] and "an open file" in seen[2], seen
+    if kind == "swe":
+        assert "a + b" not in "".join(seen), seen
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

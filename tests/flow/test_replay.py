@@ -9,6 +9,7 @@ from asyncio import Event
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,23 @@ async def test_retries_and_a_broken_stream(tmp_path: Path, wire: str) -> None:
     async with rig(tmp_path, steps, wire=wire, replay=True, check=False) as r:
         await r.turn()
         assert r.recoveries
+
+
+async def test_megabytes_of_requests_and_their_digests(tmp_path: Path) -> None:
+    """Each is kept as what differs from the one before, and its digest is that of all of it."""
+    work(tmp_path, a="alpha")
+    steps = [call((f"c{n}", "read_file", {"path": "a.txt", "limit": n + 1})) for n in range(3)]
+    config = {"model": {"context_length": 1_000_000}}
+    async with rig(tmp_path, [*steps, say("all read")], config=config, replay=True) as r:
+        assert (await r.turn("x" * 1_000_000)).text == "all read"
+        (turn,) = await load_tape(r.runtime.store, r.session.id)
+        exchanges = [entry for entry in turn.entries if isinstance(entry, TapeExchange)]
+        last = b""
+        for exchange, request in zip(exchanges, r.provider.requests, strict=True):
+            last = last[: exchange.same] + exchange.request
+            assert last == request.body
+            assert exchange.digest == sha256(request.body).hexdigest()
+        assert sum(len(exchange.request) for exchange in exchanges[1:]) < 3000
 
 
 async def test_a_fallback(tmp_path: Path) -> None:

@@ -113,6 +113,9 @@ def _make_recorder(store: Store, *, records: bool) -> Callable[[Options], Sessio
 class Runtime:
     """Everything a process shares between its sessions. Constructing one makes no request."""
 
+    hidden: tuple[Path, ...] = ()
+    """Real paths that no tool of a session may read."""
+
     def __init__(self, setup: Setup, store: Store, transport: Transport, sleep: Sleep) -> None:
         self.setup = setup
         self.store = store
@@ -473,6 +476,7 @@ class Runtime:
             terminal_timeout=config.terminal.timeout,
             egress=self._open_egress,
             hosts=safety.network,
+            hidden=self.hidden,
         )
         services = Services()
         services.set(STORE, self.store)

@@ -26,7 +26,7 @@ from hermes.store.sqlite import SqliteStore
 
 _CLAIM_KIND = "batch_claim"
 _CHANGEABLE = frozenset(
-    "max_usd item_usd item_seconds rpm tpm retries concurrency processes formats".split()
+    "max_usd item_usd item_seconds rpm tpm retries concurrency processes formats hidden".split()
 )
 """What another run or resume of the same name may change."""
 
@@ -49,11 +49,23 @@ class RunEnd(Struct, frozen=True):
 
 
 def begin_run(
-    home: Path, settings: RunSettings, output: str, dataset: Dataset, *, extend: bool
+    home: Path,
+    settings: RunSettings,
+    output: str,
+    dataset: Dataset,
+    *,
+    extend: bool,
+    hidden: Sequence[Path],
 ) -> tuple[RunFolder, RunSettings]:
-    """The folder and the settings of a run that is new, or goes on with the same dataset."""
-    settings = structs.replace(settings, dataset=dataset.digest, items=len(dataset.items))
+    """The folder and the settings of a run that is new, or goes on with the same dataset. `hidden`:
+    what its items may not see."""
     folder = create_run(home, settings.name, output)
+    settings = structs.replace(
+        settings,
+        dataset=dataset.digest,
+        items=len(dataset.items),
+        hidden=folder.list_hidden(hidden),
+    )
     if (pid := folder.find_runner()) is not None:
         raise ConfigError(f"The run is going on already (pid {pid}).")
     if (folder.path / "run.json").exists():

@@ -80,6 +80,7 @@ class EvalCase(_Strict, frozen=True):
 
 
 class EvalFile(_Strict, frozen=True):
+    path: Path
     cases: tuple[EvalCase, ...]
     defaults: Defaults = Defaults()
 
@@ -124,7 +125,7 @@ def read_eval_file(file: Path, check_toolsets: CheckToolsets) -> EvalFile:
             check_toolsets(cases[-1].toolsets or ())
         except (msgspec.ValidationError, ValueError, re.error, ConfigError) as error:
             raise ConfigError(f"{where}: {error}. Nothing was run.") from None
-    return EvalFile(tuple(cases), defaults)
+    return EvalFile(file, tuple(cases), defaults)
 
 
 def _check_case(case: EvalCase, before: list[EvalCase]) -> EvalCase:

@@ -108,16 +108,7 @@ async def run_evaluation(
         _make_item(index, id, case, model, found)
         for index, (id, (case, model, _)) in enumerate(plan.items())
     ]
-    settings = RunSettings(
-        folder.path.name,
-        items=len(items),
-        max_turns=found.defaults.max_turns,
-        item_seconds=found.defaults.timeout,
-        max_usd=extent.max_usd,
-        retries=0,
-        concurrency=8,
-        record=True,
-    )
+    settings = _make_settings(folder, found, extent, len(items))
     folder.write_settings(settings)
     store = SqliteStore(folder.database)
     try:
@@ -136,6 +127,22 @@ async def run_evaluation(
     )
     cost = sum(row.cost for row in rows)
     return Evaluation(results, tuple(_list_rates(results)), round(cost, 6))
+
+
+def _make_settings(
+    folder: RunFolder, found: EvalFile, extent: EvalExtent, items: int
+) -> RunSettings:
+    return RunSettings(
+        folder.path.name,
+        items=items,
+        max_turns=found.defaults.max_turns,
+        item_seconds=found.defaults.timeout,
+        max_usd=extent.max_usd,
+        retries=0,
+        concurrency=8,
+        record=True,
+        hidden=folder.list_hidden([found.path]),
+    )
 
 
 def _make_item(number: int, id: str, case: EvalCase, model: str, found: EvalFile) -> BatchItem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -50,6 +50,8 @@ class RunSettings(Struct, frozen=True):
     require_reasoning: bool = False
     record: bool = False
     """Whether the bytes of model calls are kept for replays."""
+    hidden: tuple[str, ...] = ()
+    """Real paths of what may hold solutions: no tool of an item may read them."""
 
 
 class RunFolder:
@@ -71,6 +73,11 @@ class RunFolder:
     def items_file(self) -> Path:
         """The items as they were when the run began: a resume does not need the dataset."""
         return self.path / "items.jsonl"
+
+    def list_hidden(self, sources: Iterable[Path]) -> tuple[str, ...]:
+        """The real paths of what items may not see: where the run comes from, and what it keeps."""
+        files = (self.items_file, self.database, self.path / "run.db-wal")
+        return tuple(map(os.path.realpath, (*sources, *files)))
 
     def trajectories_file(self, form: Format) -> Path:
         if form == "parquet":

@@ -363,6 +363,7 @@ class ItemRunner:
 
     def prepare_runtime(self, runtime: Runtime) -> None:
         """Called with every runtime before it is used."""
+        runtime.hidden = tuple(map(Path, self._settings.hidden))
         if self._limit is not None:
             runtime.transport.before_call = self._admit_call
 

@@ -2,46 +2,79 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from hermes.batch.checkout import adopt_checkout, check_out, remove_checkout
 from hermes.batch.dataset import BatchItem
 from hermes.batch.image_files import copy_testbed
+from hermes.config.private_files import try_lock
 from hermes.core.errors import ConfigError
 from hermes.exec.path_rules import belongs_to_agent, explain_denial
 
-_PREFIX = "hermes-batch-"
+_PREFIX = "hermes-items-"
 _WITHOUT_FILES = frozenset({"clarify", "todo", "web_search"})
 """Tools that neither read nor write files."""
 
 
 @contextmanager
 def open_workspaces(name: str) -> Iterator[Path]:
-    """A private folder for the workspaces of a process. What a killed one left is removed."""
+    """A private folder for the workspaces of a process, which has it locked: what processes that
+    were killed left is removed."""
     root = Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     if root.is_symlink() or root.stat().st_uid != os.getuid():
         root = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    for left in root.glob(f"{name}-*"):
-        if not _is_alive(left.name.rpartition("-")[2]):
-            shutil.rmtree(left, ignore_errors=True)
-    place = root / f"{name}-{os.getpid()}"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(mode=0o700)
+    with ExitStack() as stack:
+        with _open_folder(root) as handle:  # nobody finds a folder that is not locked yet
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            left = [other for other in root.iterdir() if _lock_folder(other, stack)]
+            place = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=root))
+            _lock_folder(place, stack)
+        for other in left:
+            remove_folder(other)
+        try:
+            yield place
+        finally:
+            remove_folder(place)
+
+
+@contextmanager
+def _open_folder(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        yield place
+        yield handle
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        os.close(handle)
 
 
-def _is_alive(pid: str) -> bool:
-    return pid.isdigit() and Path("/proc", pid).exists()
+def _lock_folder(folder: Path, stack: ExitStack) -> bool:
+    """Whether it could be locked; it is until the stack is closed."""
+    try:
+        handle = stack.enter_context(_open_folder(folder))
+    except OSError:
+        return False
+    return try_lock(handle)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, also one in which a model has closed folders."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return
+    with suppress(OSError):
+        folder.chmod(0o700)
+        for place, folders, _ in os.walk(folder):
+            for path in (Path(place, name) for name in folders):
+                if not path.is_symlink():
+                    path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_workspace_free(item: BatchItem, tools: Collection[str]) -> bool:
@@ -125,7 +158,7 @@ def _find_inside(folder: Path, path: str) -> Path:
 
 def remove_workspace(place: Path, item: BatchItem, attempt: int) -> None:
     folder = _name_folder(place, item, attempt)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
     remove_checkout(folder)
 
 

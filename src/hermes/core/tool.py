@@ -138,6 +138,8 @@ class Workspace(Struct, frozen=True):
     """The hosts that the operator allows commands to reach."""
     readable: tuple[Path, ...] = ()
     """Real folders that tools may read although the agent's home or the user's holds them."""
+    hidden: tuple[Path, ...] = ()
+    """Real paths that no tool may read, wherever they are."""
 
 
 class UserAccess(Struct, frozen=True):

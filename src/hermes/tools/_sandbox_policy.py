@@ -27,9 +27,13 @@ def derive_policy(workspace: Workspace) -> SandboxPolicy:
         )
     except ConfigError as error:
         raise ToolError(f"{error} Nothing was run.") from None
-    if not workspace.readable:
+    if not (workspace.readable or workspace.hidden):
         return found
-    return structs.replace(found, visible=(*found.visible, *workspace.readable))
+    return structs.replace(
+        found,
+        visible=(*found.visible, *workspace.readable),
+        hidden=(*found.hidden, *workspace.hidden),
+    )
 
 
 async def policy(ctx: ToolContext) -> SandboxPolicy | None:

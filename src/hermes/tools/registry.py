@@ -201,7 +201,7 @@ def describe_unknown_name(name: str) -> str:
 
 def list_tool_names() -> frozenset[str]:
     """The names of all tools that there are without plugins; imports none of them."""
-    return frozenset(name for name, _, _ in _list_rows())
+    return frozenset().union(*list_toolsets().values())
 
 
 def list_unknown_names(settings: Settings) -> list[str]:

@@ -33,6 +33,8 @@ from hermes.version import VERSION
 log = logging.getLogger(__name__)
 
 TAPE_KIND, AGENT_KIND = "tape", "tape_agent"
+_KEPT_AGENTS = 64
+"""Sessions with tools of their own have an agent of their own: most are never seen again."""
 
 
 class ToolTraits(Struct, frozen=True, omit_defaults=True):
@@ -103,7 +105,7 @@ class SessionTape:
     goes on."""
 
     def __init__(self, store: Store, agents: dict[int, StoredAgent]) -> None:
-        """`agents`: those that sessions of this process have stored already."""
+        """`agents`: the last ones that sessions of this process have stored."""
         self._store = store
         self._agents = agents
         self._tape: TurnTape | None = None
@@ -174,23 +176,22 @@ class SessionTape:
             return known.digest
         body = msgspec.msgpack.encode(_describe_agent(agent, traits))
         digest = hashlib.sha256(body).hexdigest()[:32]
-        await self._store.objects.add(AGENT_KIND, digest, zlib.compress(body))
+        if all(other.digest != digest for other in self._agents.values()):
+            await self._store.objects.add(AGENT_KIND, digest, zlib.compress(body))
+        while len(self._agents) >= _KEPT_AGENTS:
+            del self._agents[next(iter(self._agents))]
         self._agents[id(agent)] = StoredAgent(agent, tuple(traits), digest)
         return digest
 
 
 def _describe_tools(agent: Agent) -> dict[str, ToolTraits | None]:
     """The tools that there are now; the traits of those made at run time."""
-    built_in = list_tool_names()
-    made = _list_made_tools(agent.tools)
-    found = {
-        name: None if name in built_in and name not in made else agent.tools.get(name)
-        for name in agent.tools
-    }
-    return {
-        name: ToolTraits(name, tool.risk, tool.exclusive, tool.lasting) if tool else None
-        for name, tool in found.items()
-    }
+    found: dict[str, ToolTraits | None] = dict.fromkeys(agent.tools)
+    built_in = list_tool_names().difference(_list_made_tools(agent.tools))
+    for name in found.keys() - built_in:
+        if tool := agent.tools.get(name):
+            found[name] = ToolTraits(name, tool.risk, tool.exclusive, tool.lasting)
+    return found
 
 
 def _list_made_tools(tools: Mapping[str, Tool[Any]]) -> Collection[str]:

@@ -31,19 +31,23 @@ def redact_entries(
     redact = redactor.redact
     spoken = [m for m in messages if m.role != "tool"]  # results of tools have none any more
     exchanges = [entry for entry in entries if isinstance(entry, TapeExchange)]
+    choices = [e for e in entries if isinstance(e, TapeChoice) and e.is_text]
     texts = [text for message in spoken for text in _list_texts(message)]
-    texts += [value for entry in exchanges for value in entry.headers.values()]
-    texts += [entry.value for entry in entries if isinstance(entry, TapeChoice) and entry.is_text]
-    joined = "\n".join(texts)
+    for entry in exchanges:
+        texts += entry.headers.values()
+    texts += [choice.value for choice in choices]
+    joined = "\n".join(dict.fromkeys(texts))
+    unseen = [entry for entry in exchanges if not _is_answer(entry)]
     answers = sum(message.role == "assistant" for message in spoken)
-    is_clean = redact(joined) == joined and sum(map(_is_answer, exchanges)) <= answers
-    for entry in entries:
-        if isinstance(entry, TapeChoice):
-            entry.value = redact(entry.value) if entry.is_text else entry.value
-        elif not (is_clean and _is_answer(entry)):
-            _redact_exchange(entry, redact)
-        elif not is_first and (entry is exchanges[0] or entry.same < len(entry.request)):
-            entry.request = _redact_bytes(entry.request, redact)  # it holds earlier turns
+    is_clean = redact(joined) == joined and len(exchanges) - len(unseen) <= answers
+    for choice in choices:
+        choice.value = redact(choice.value)
+    for entry in unseen if is_clean else exchanges:
+        _redact_exchange(entry, redact)
+    if is_clean and not is_first:
+        for entry in exchanges:
+            if entry is exchanges[0] or entry.same < len(entry.request):
+                entry.request = _redact_bytes(entry.request, redact)  # it holds earlier turns
 
 
 def _is_answer(entry: TapeExchange) -> bool:

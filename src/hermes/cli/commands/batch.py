@@ -133,7 +133,7 @@ def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
         check_folder=partial(refuse_private_folder, agent_home=setup.home),
     )
     print_skipped(dataset)
-    return begin_run(setup.home, settings, args.output, dataset, extend=args.extend)
+    return begin_run(setup.home, settings, args.output, dataset, extend=args.extend, hidden=[file])
 
 
 async def _show_run(args: Namespace, setup: Setup) -> int:

@@ -36,7 +36,7 @@ def run(argv: list[str], profile: str) -> int:
     if not args.file or not (args.repos or args.image):
         parser.error("run needs TASKS.jsonl, and --repos DIR or --image PATTERN")
     refuse_agent("start batch runs")
-    args.repos = Path(decode_argument(args.repos)).expanduser()
+    args.repos = Path(decode_argument(args.repos)).expanduser() if args.repos else None
     return run_async(_run_tasks(args, load_checked_setup(args.profile)))
 
 
@@ -54,5 +54,9 @@ async def _run_tasks(args: Namespace, setup: Setup) -> int:
         find_start = find_local(args.repos)
     tasks = read_tasks(file, find_start, limit=args.limit, skip_bad=args.skip_bad)
     print_skipped(tasks)
-    folder, settings = begin_run(setup.home, settings, args.output, tasks, extend=args.extend)
+    repositories = dict.fromkeys(Path(item.repository) for item in tasks.items if item.repository)
+    hidden = [file, *([args.repos] if args.repos else ()), *repositories]
+    folder, settings = begin_run(
+        setup.home, settings, args.output, tasks, extend=args.extend, hidden=hidden
+    )
     return await continue_run(setup, folder, settings, args.profile)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from os import urandom
 from random import Random
 from typing import Any, TypeAlias
@@ -26,6 +27,8 @@ TOOL_JOB = "tool"
 """The job of calls that a tool makes."""
 MAX_BYTES = 48 * 2**20
 """What a tape keeps of the responses of one turn: the longest answer that is read, as a stream."""
+_MOST_SENT = 2 * 2**20
+"""How many bytes of requests wait until they are described."""
 
 
 class TapeExchange(Struct, tag="exchange", omit_defaults=True):
@@ -92,7 +95,8 @@ class TurnTape:
         self.is_open = True
         """False: the turn has ended, and what background jobs still ask is not its part."""
         self._began = time.monotonic()
-        self._bodies: dict[int, list[bytes]] = {}
+        self._headers: list[tuple[TapeExchange, Mapping[str, str]]] = []
+        self._reads: list[tuple[TapeExchange, bytes, float]] = []
         self._calls: dict[str, TapeExchange | None] = {}
         """Job -> its last call; None: it was not sent yet."""
         self._size = 0
@@ -100,36 +104,49 @@ class TurnTape:
         """How many steps have begun."""
         self.last_request = last_request
         self._key = ("", False)
+        self._sent: list[tuple[TapeExchange, bytes]] = []
+        """Requests that are not described yet: together that costs half."""
+        self._sent_size = 0
 
     def begin_exchange(self, method: str, url: str, body: bytes) -> TapeExchange:
-        same = count_common(self.last_request, body)
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-        entry = TapeExchange(
-            JOB.get(),
-            method,
-            urlunsplit((parts.scheme, host, parts.path, "", "")),
-            hashlib.sha256(body).hexdigest(),
-            same,
-            body[same:],
-            *self._key,
-            round(time.monotonic() - self._began, 6),
-        )
-        self.last_request = body
-        self._calls[entry.job] = entry
+        source, is_login = self._key
+        at = round(time.monotonic() - self._began, 6)
+        job = JOB.get()
+        entry = TapeExchange(job, method, url, key_source=source, is_login=is_login, at=at)
+        if self.is_open:
+            self._sent.append((entry, body))
+            self._sent_size += len(body)
+        if self._sent_size > _MOST_SENT:
+            self._describe_requests()
+        self._calls[job] = entry
         self._add_entry(entry)
         return entry
+
+    def _describe_requests(self) -> None:
+        """Note what each request has in common with the one before, its rest and its digest. What
+        both begin with is hashed once."""
+        last, hasher, hashed, end = self.last_request, hashlib.sha256(), 0, 0
+        for entry, body in self._sent:
+            same = count_common(last, body, len(last) - end)
+            end = len(last) - same
+            if same < hashed:
+                hasher, hashed = hashlib.sha256(), 0
+            hasher.update(body[hashed:same])
+            hashed, whole = same, hasher.copy()
+            entry.url, entry.same, entry.request = _strip_url(entry.url), same, body[same:]
+            whole.update(entry.request)
+            entry.digest = whole.hexdigest()
+            last = body
+        self.last_request = last
+        self._sent.clear()
+        self._sent_size = 0
 
     def note_response(
         self, entry: TapeExchange, status: int, headers: Mapping[str, str], about: tuple[str, str]
     ) -> None:
         entry.status = status
         entry.content_type, entry.host = about
-        entry.headers = {
-            name.lower(): value
-            for name, value in headers.items()
-            if name.lower() in _HEADERS or "ratelimit" in name.lower()
-        }
+        self._headers.append((entry, headers))
 
     def note_read(self, entry: TapeExchange, data: bytes) -> None:
         if not data:
@@ -138,10 +155,8 @@ class TurnTape:
         self._size += len(data)
         if self._size > MAX_BYTES:
             entry.is_truncated = True
-            return
-        self._bodies.setdefault(id(entry), []).append(data)
-        entry.sizes.append(len(data))
-        entry.times.append(round(time.monotonic() - self._began - entry.at, 6))
+        elif self.is_open:
+            self._reads.append((entry, data, time.monotonic()))
 
     def note_failure(self, failure: Failure) -> None:
         """Note why the last call failed where its response does not say it."""
@@ -166,11 +181,20 @@ class TurnTape:
         self._add_entry(TapeChoice(name, value, JOB.get()))
 
     def finish_entries(self) -> list[TapeEntry]:
-        """End the recording; all entries, each with the body that was received."""
+        """End the recording; all entries, each with the headers and the body that were received."""
         self.is_open = False
-        for entry in self.entries:
-            if isinstance(entry, TapeExchange):
-                entry.body = b"".join(self._bodies.get(id(entry), ()))
+        self._describe_requests()
+        for entry, headers in self._headers:
+            pairs = [(_choose_header(name), value) for name, value in headers.items()]
+            entry.headers = {name: value for name, value in pairs if name}
+        bodies: dict[int, list[bytes]] = {}
+        for entry, data, at in self._reads:
+            bodies.setdefault(id(entry), []).append(data)
+            entry.sizes.append(len(data))
+            entry.times.append(round(at - self._began - entry.at, 6))
+        for found in self.entries:
+            if isinstance(found, TapeExchange):
+                found.body = b"".join(bodies.get(id(found), ()))
         return self.entries
 
     def _add_entry(self, entry: TapeEntry) -> None:
@@ -220,9 +244,28 @@ def note_failure(failure: Failure) -> None:
         tape.note_failure(failure)
 
 
-def count_common(old: bytes, new: bytes) -> int:
-    """How many bytes both begin with."""
+@lru_cache(64)
+def _strip_url(url: str) -> str:
+    """The address without user and query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+@lru_cache(256)
+def _choose_header(name: str) -> str:
+    """The name under which a response header is kept; empty: it is not."""
+    name = name.lower()
+    return name if name in _HEADERS or "ratelimit" in name else ""
+
+
+def count_common(old: bytes, new: bytes, guess: int = 0) -> int:
+    """How many bytes both begin with; quick where it is as many as guessed."""
     low, high = 0, min(len(old), len(new))
+    if 0 < guess < high and old[:guess] == new[:guess]:
+        if old[guess] != new[guess]:
+            return guess
+        low = guess
     if old[:high] == new[:high]:
         return high
     while low + 1 < high:

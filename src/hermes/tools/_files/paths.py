@@ -42,6 +42,8 @@ def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
         find_user_home(workspace),
         write=write,
     )
+    if any(is_inside(path, folder) for folder in workspace.hidden):
+        reason = "it is kept from this conversation"
     if reason:
         verb = "write" if write else "read"
         raise ToolError(

@@ -200,9 +200,10 @@ def _build_options(query: SearchQuery, workspace: Workspace) -> list[str]:
     ]
     if query.folder == Path("/"):
         hidden += [f"!{name}" for name in sorted(KERNEL_FOLDERS)]
-    if workspace.home.is_relative_to(query.folder) and workspace.home != query.folder:
-        inside = re.sub(r"[*?\[\]{}\\!]", r"\\\g<0>", str(workspace.home.relative_to(query.folder)))
-        hidden.append(f"!/{inside}")
+    for path in (workspace.home, *workspace.hidden):
+        if path.is_relative_to(query.folder) and path != query.folder:
+            inside = re.sub(r"[*?\[\]{}\\!]", r"\\\g<0>", str(path.relative_to(query.folder)))
+            hidden.append(f"!/{inside}")
     return [
         "--no-config",
         "--no-messages",

@@ -32,6 +32,7 @@ def walk_files(root: Path, workspace: Workspace) -> Iterator[str]:
     inside = any(
         folder == workspace.home or folder.name == ".hermes" for folder in (root, *root.parents)
     )
+    checked = _CREDENTIAL_NAMES.union(path.name.casefold() for path in workspace.hidden)
     stack = [(iter(_list_entries(root)), "", _add_own_rules(rules, root, ""))]
     while stack:
         entries, prefix, rules = stack[-1]
@@ -43,7 +44,7 @@ def walk_files(root: Path, workspace: Workspace) -> Iterator[str]:
         folder = _is_folder(entry)
         if folder is None or _is_ignored(rules, path, folder=folder):
             continue
-        doubtful = folder or inside or entry.name.casefold() in _CREDENTIAL_NAMES
+        doubtful = folder or inside or entry.name.casefold() in checked
         if doubtful and not _is_allowed(root / path, workspace):
             continue
         if not folder:
