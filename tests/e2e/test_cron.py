@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,35 @@ async def test_the_life_of_a_job(tmp_path: Path) -> None:
     assert "daily 09:00" in await cron(home, "show", id)
     assert await cron(home, "remove", id) == f"removed {id} bye\n"
     assert "There is no job" in await cron(home, "show", id, rc=2)
+
+
+async def test_a_time_zone_that_is_gone_stops_its_job_and_says_so(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    write_script(home, "hello.sh", "echo hello")
+    zones = tmp_path / "zones"
+    zones.mkdir()
+    (zones / "Kit").write_bytes((files("tzdata") / "zoneinfo/Europe/Berlin").read_bytes())
+    home.env["PYTHONTZPATH"] = str(zones)
+    script = ("--script", "hello.sh", "--no-agent")
+    bad = await add(home, "every 1h", *script, "--name", "bad", "--tz", "Kit")
+    await add(home, "every 1h", *script, "--name", "good")
+    (zones / "Kit").unlink()
+    await make_due(home)
+    listed = json.loads(await cron(home, "list", "--json"))
+    assert [row["name"] for row in listed] == ["bad", "good"]
+    assert listed[0]["next"].endswith("+00:00")
+    assert "bad, paused" in await cron(home, "pause", "bad")
+    assert "is not known" in await cron(home, "resume", "bad", rc=2)
+    async with opened(home) as store:
+        await store.jobs.change_job(bad, lambda job: structs.replace(job, paused=False))
+    assert await cron(home, "run-due", rc=1) == "ran 2, failed 1\n"
+    row = json.loads(await cron(home, "runs", bad, "--json"))[0]
+    assert (row["state"], row["delivery"]) == ("failed", "delivered")
+    assert row["error"].startswith('Time zone "Kit" is not known.'), row
+    assert f"hermes cron edit {bad} --tz ZONE" in row["error"]
+    assert await cron(home, "run-due") == "ran 0, failed 0\n"
+    assert "done" in await cron(home, "show", bad)
+    assert "bad, next" in await cron(home, "edit", bad, "--tz", "Europe/Berlin")
 
 
 async def test_the_daemon_runs_jobs_and_shows_that_it_lives(tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from hermes.config.paths import database_file
+from hermes.core.store import Fact
 from hermes.cron.job_editor import JobEditor, JobWishes
 from hermes.mcp.definitions import ToolDefinition
 from hermes.mcp.pins import PinStore
 from hermes.mcp.server_config import parse_server
+from hermes.memory.scope import PROFILE
 from hermes.store.sqlite import SqliteStore
 from tests.flow.test_first_request import PROGRAM
 from tests.kit import Home, Provider, run_hermes, say
@@ -193,3 +195,26 @@ async def test_a_page_begins_with_something_to_paste(tmp_path: Path, page: str) 
         )
     assert ran.returncode == 0, ran
     assert ran.stdout.splitlines()[-1] in ("Answered.", "Hello world!"), ran
+
+
+async def test_commands_about_one_target_leave_the_other_alone(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+
+    async def memory(*words: str) -> str:
+        ran = await run_hermes(["memory", *words], home)
+        assert ran.rc == 0, ran
+        return ran.stdout
+
+    store = SqliteStore(database_file(home.path))
+    for target in ("memory", "user"):
+        fact = Fact(0, PROFILE, target, f"about {target}", "pending", 1.0)
+        await store.facts.change(lambda table, fact=fact: table.insert_fact(fact))
+    await store.close()
+    waiting = await memory("pending", "--target", "user")
+    assert "about user" in waiting and "about memory" not in waiting
+    assert await memory("approve", "all", "--target", "user") == "kept f2 (user, 10/1375)\n"
+    assert "about memory" in await memory("pending")
+    await memory("add", "work")
+    told = await memory("clear", "--yes", "--target", "user")
+    assert told == "forgot 1 fact; each can be restored for 30 days\n"
+    assert [row["text"] for row in json.loads(await memory("list", "--json"))] == ["work"]

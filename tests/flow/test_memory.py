@@ -308,3 +308,34 @@ async def test_the_declaration_is_small(tmp_path: Path) -> None:
         await r.turn()
         (mine,) = [t for t in r.requests[0].json["tools"] if t["function"]["name"] == "memory"]
         assert len(json.dumps(mine["function"])) < 700
+
+
+@pytest.mark.parametrize(
+    "written, read",
+    [
+        ("Café\n§\nÉtude".encode("latin-1").replace(b"\xa7", "§".encode()), ["Café", "Étude"]),
+        ("一\n§\n二".encode() + b"\xe9", ["一", "二é"]),
+        ("one\r\n§\r\ntwo".encode("utf-16"), ["one", "two"]),
+        (b"one\0more\n\xc2\xa7\ntwo", ["one\ufffdmore", "two"]),
+        (b"\xef\xbb\xbfone\r\xc2\xa7\rtwo", ["one", "two"]),
+    ],
+)
+async def test_what_any_editor_has_written_is_kept(
+    tmp_path: Path, written: bytes, read: list[str]
+) -> None:
+    file = tmp_path / "home/memories/MEMORY.md"
+    steps = [
+        note("c1", action="add", content="three"),
+        note("c2", action="list"),
+        note("c3", action="add", content="four"),
+        note("c4", action="list"),
+        say("ok"),
+    ]
+    async with rig(tmp_path, steps) as r:
+        file.parent.mkdir(mode=0o700)
+        file.write_bytes(written)
+        await r.turn()
+        first, second = (result(r.requests[n])["facts"] for n in (2, 4))
+        assert [row["text"] for row in first] == [*read, "three"]
+        assert second[:-1] == first, "nothing is taken for a change"
+        assert file.read_text() == "\n§\n".join([*read, "three", "four"]) + "\n"

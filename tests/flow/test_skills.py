@@ -397,3 +397,55 @@ async def test_a_removed_skill_comes_back_as_what_it_was(tmp_path: Path) -> None
             await do(r, "skills", "restore *")
         assert (await do(r, "skills", "restore deed")).text == "restored deed"
         assert (await do(r, "skills", "verify deed")).text == "deed: unchanged"
+
+
+async def test_a_skill_of_a_category_is_changed_where_it_is(tmp_path: Path) -> None:
+    root = skills_of(tmp_path)
+    folder = write_skill(root / "work", "mine")
+
+    async def person(question: Approval) -> Answer:
+        return "once"
+
+    calls = [
+        {"action": "create", "name": "mine", "content": TEXT},
+        {"action": "patch", "name": "mine", "old_text": "Do it well.", "new_text": "Do it fast."},
+        {"action": "edit", "name": "mine", "file": "notes.md", "content": "A note."},
+        {"action": "delete", "name": "mine"},
+    ]
+    steps = [call((f"c{n}", "skill_manage", args)) for n, args in enumerate(calls)]
+    async with rig(tmp_path, [*steps, say("ok")]) as r:
+        r.session.interactions.user_present = True
+        r.session.interactions.on_approval = person
+        await r.turn()
+        told = [json.loads(quoted(result(q))) for q in r.requests[1:]]
+        assert "There is a skill mine already" in told[0]["error"]
+        assert [row.get("status") for row in told[1:]] == ["saved", "saved", "deleted"]
+        (copy,) = (root / ".archive").iterdir()
+        assert "Do it fast." in (copy / "SKILL.md").read_text()
+        assert (copy / "notes.md").read_text() == "A note." and not folder.exists()
+        assert not (root / "mine").exists()
+
+
+async def test_a_refused_change_leaves_every_file_as_it_was(tmp_path: Path) -> None:
+    """A skill with fields that the format does not have is read, but not written."""
+    folder = skills_of(tmp_path) / "mine"
+    folder.mkdir(parents=True)
+    before = TEXT.replace("---\nDo", "author: me\n---\nDo").encode() + b"Caf\xe9\n"
+    (folder / "SKILL.md").write_bytes(before)
+
+    async def person(question: Approval) -> Answer:
+        return "once"
+
+    calls = [
+        {"action": "patch", "name": "mine", "old_text": "Do it.", "new_text": "Do that."},
+        {"action": "edit", "name": "mine", "file": "notes.md", "content": "A note."},
+    ]
+    steps = [call((f"c{n}", "skill_manage", args)) for n, args in enumerate(calls)]
+    async with rig(tmp_path, [*steps, say("ok")]) as r:
+        r.session.interactions.user_present = True
+        r.session.interactions.on_approval = person
+        await r.turn()
+        errors = [json.loads(quoted(result(q)))["error"] for q in r.requests[1:]]
+        assert all("not be a valid skill" in error for error in errors), errors
+    assert (folder / "SKILL.md").read_bytes() == before
+    assert [path.name for path in folder.iterdir()] == ["SKILL.md"]

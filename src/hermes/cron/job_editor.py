@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -130,7 +131,10 @@ class JobEditor:
         """The next times of the job, in its zone."""
         if job.next is None:
             return []
-        return [format_due(job, due) for due in islice(list_dues(job, job.next - 1), count)]
+        dues = [job.next]
+        with suppress(ConfigError):  # a zone that is not known any more
+            dues = list(islice(list_dues(job, job.next - 1), count))
+        return [format_due(job, due) for due in dues]
 
     def apply_wishes(self, job: ScheduledJob, wishes: JobWishes) -> ScheduledJob:
         """The job as wished; ConfigError when it could not work."""

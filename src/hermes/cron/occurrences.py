@@ -2,11 +2,13 @@
 
 from collections import deque
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
 from hashlib import sha256
 
 from msgspec import structs
 
+from hermes.core.errors import ConfigError
 from hermes.core.store import JobRun, ScheduledJob
 from hermes.cron.schedule import Schedule, load_zone, parse_schedule
 
@@ -85,8 +87,11 @@ def plan_manual_run(job: ScheduledJob, now: float, taken: frozenset[int]) -> Job
 
 
 def format_due(job: ScheduledJob, due: float) -> str:
-    """The time as the job's zone writes it."""
-    return to_datetime(due).astimezone(load_zone(job.zone)).isoformat(timespec="seconds")
+    """The time as the job's zone writes it; in UTC if that zone is not known any more."""
+    zone: tzinfo = UTC
+    with suppress(ConfigError):
+        zone = load_zone(job.zone)
+    return to_datetime(due).astimezone(zone).isoformat(timespec="seconds")
 
 
 def to_datetime(seconds: float) -> datetime:

@@ -35,15 +35,13 @@ INTERRUPTED = RunOutcome(
 
 def take_message(answer: str) -> str:
     """The part of an answer that is delivered; empty: nothing is."""
-    text = answer.strip()
-    lines = text.splitlines()
-    if text.startswith(SILENT):
-        text = text.removeprefix(SILENT).strip()
-    elif lines and lines[-1].strip() == SILENT:
-        text = "\n".join(lines[:-1]).strip()
-    else:
-        return text
-    return "" if len(text) <= _SILENT_LENGTH else text
+    whole = answer.strip()
+    text = whole.removeprefix(SILENT).strip()
+    *lines, last = text.split("\n")
+    if last.strip() == SILENT:
+        text = "\n".join(lines).strip()
+    is_silent = text != whole and len(text) <= _SILENT_LENGTH
+    return "" if is_silent else text
 
 
 def settle_outcome(

@@ -15,7 +15,14 @@ from hermes.core.store import JobRun, JobStore, ScheduledJob
 from hermes.core.text import format_plural
 from hermes.cron.heartbeat import Heartbeat
 from hermes.cron.job_editor import check_folder
-from hermes.cron.occurrences import LATE_SECONDS, format_due, plan_manual_run, plan_runs
+from hermes.cron.occurrences import (
+    LATE_SECONDS,
+    format_due,
+    plan_manual_run,
+    plan_runs,
+    read_schedule,
+    set_next,
+)
 from hermes.cron.outcome import (
     INTERRUPTED,
     SILENT,
@@ -86,8 +93,6 @@ class Scheduler:
         """Whether nothing more is claimed."""
         self.runs: set[asyncio.Future[None]] = set()
         """Runs under way; each is done when its result is stored."""
-        self._unusable: set[str] = set()
-        """Jobs that were logged because their schedule cannot be read any more."""
 
     async def run_forever(self, heartbeat: Heartbeat) -> None:
         """Run what becomes due until cancelled; runs that are under way are then interrupted."""
@@ -130,11 +135,9 @@ class Scheduler:
                 return
             try:
                 advanced, runs = plan_runs(job, now)
-            except ConfigError as error:  # a time zone that no longer exists
-                if job.id not in self._unusable:
-                    self._unusable.add(job.id)
-                    log.warning("job %s cannot be scheduled: %s", job.id, error)
-                continue
+            except ConfigError:  # a time zone that is not known any more: this run tells it
+                advanced = set_next(job, None)
+                runs = [JobRun(job.id, job.next or int(now), "claimed")]
             if claimed := await self._jobs.claim_runs(job, advanced, runs):
                 yield job, claimed
 
@@ -175,6 +178,7 @@ class Scheduler:
         self, job: ScheduledJob, run: JobRun, note_session: Callable[[str], None]
     ) -> RunOutcome:
         data = ""
+        _check_schedule(job)
         check_folder(job.workdir)
         if job.script:
             path = find_script(self._settings.home, job.script)
@@ -222,6 +226,14 @@ class Scheduler:
                 await self._record_outcome(job, run, INTERRUPTED)
             else:
                 await self._write_result(job, run, run.text)
+
+
+def _check_schedule(job: ScheduledJob) -> None:
+    try:
+        read_schedule(job)
+    except ConfigError as error:
+        command = f"hermes cron edit {job.id} --tz ZONE"
+        raise ConfigError(f"{error} The job does not run again until you run: {command}") from None
 
 
 def describe_run(job: ScheduledJob, run: JobRun) -> str:

@@ -40,9 +40,9 @@ async def _run_verb(
         case "restore":
             return [_describe_kept(await book.restore_fact(parse_id(word))) for word in words]
         case "pending":
-            return [format_pending(fact) for fact in await book.list_pending()]
+            return [format_pending(fact) for fact in await book.list_pending(target)]
         case "approve":
-            numbers = [fact.id for fact in await book.list_pending()]
+            numbers = [fact.id for fact in await book.list_pending(target)]
             if list(words) != ["all"]:
                 numbers = [parse_id(word) for word in words]
             return [_describe_kept(await book.approve_fact(number)) for number in numbers]

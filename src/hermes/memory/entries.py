@@ -1,5 +1,6 @@
 """The entries of a memory file: read, counted, compared and written."""
 
+import codecs
 import errno
 import os
 import re
@@ -19,12 +20,14 @@ _LINE_CHARS = len("- ") + len(" (2026-11-03)") + len(r"\n")
 _MAX_GROWTH = 1.4
 """How much longer than the limit the lines of a prompt may be: tiny entries are mostly lines."""
 _SHARED_WORDS = 0.8
+_AS_LATIN_1 = "hermes-latin-1"
+"""How bytes are read that are no UTF-8."""
 
 
 def read_entries(file: Path) -> list[str]:
     """The entries, each once; none where there is no file. OSError when it cannot be read."""
     try:
-        text = _read_plain_file(file).decode("utf-8-sig", "replace")
+        text = _decode_text(_read_plain_file(file))
     except FileNotFoundError:
         return []
     parts: list[list[str]] = [[]]
@@ -45,6 +48,22 @@ def _read_plain_file(file: Path) -> bytes:
         raise OSError(errno.EINVAL, "not a plain file")
     with os.fdopen(handle, "rb") as source:
         return source.read()
+
+
+def _decode_text(data: bytes) -> str:
+    """The text of a file that any editor may have written; nothing of it is lost when it is written
+    again, as UTF-8."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return replace_invalid(data.decode("utf-16", "replace"))
+    return replace_invalid(data.decode("utf-8-sig", _AS_LATIN_1))
+
+
+def _read_latin_1(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return error.object[error.start : error.end].decode("latin-1"), error.end
+
+
+codecs.register_error(_AS_LATIN_1, _read_latin_1)
 
 
 def write_entries(file: Path, entries: Sequence[str], scope: str) -> None:
@@ -83,7 +102,7 @@ def take_shown(entries: Sequence[str], limit: int) -> list[str]:
 
 def normalize_entry(text: str) -> str:
     """What two entries have in common that say the same."""
-    return " ".join(text.casefold().split()).rstrip(".!?;:,… ")
+    return " ".join(text.casefold().split()).rstrip(".!?;:,…。！？；：， ")
 
 
 def find_similar(text: str, others: Iterable[str]) -> list[str]:
@@ -100,7 +119,7 @@ def find_similar(text: str, others: Iterable[str]) -> list[str]:
 
 
 def _split_lines(text: str) -> list[str]:
-    return text.replace("\r\n", "\n").split("\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _split_words(text: str) -> set[str]:

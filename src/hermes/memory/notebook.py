@@ -151,12 +151,13 @@ class Notebook:
             await self._facts.change(lambda table: table.mark_used(stored))
         return found
 
-    async def list_pending(self) -> list[Fact]:
+    async def list_pending(self, target: FactTarget | None = None) -> list[Fact]:
         def list_all(table: FactTable) -> list[Fact]:
             return [
                 fact
-                for scope, target in self.scope.pairs
-                for fact in table.list_facts(scope, target, states=("pending",))
+                for scope, name in self.scope.pairs
+                if target in (None, name)
+                for fact in table.list_facts(scope, name, states=("pending",))
             ]
 
         return await self._facts.read(list_all)
@@ -219,12 +220,12 @@ class Notebook:
 
         return await self._change(restore)
 
-    async def clear_facts(self) -> int:
-        """Archive everything; how many facts that were."""
+    async def clear_facts(self, target: FactTarget | None = None) -> int:
+        """Archive everything, or all about one target; how many facts that were."""
 
         def clear(table: FactTable) -> int:
             pages = self._open_pages(table)
-            count = sum(page.clear() for page in pages.values())
+            count = sum(page.clear() for t, page in pages.items() if target in (None, t))
             self._save_pages(table, pages, Author())
             return count
 

@@ -61,6 +61,10 @@ class BundleKind(Struct, frozen=True):
     """Its name, by its files and the name of its folder."""
     is_taken: Callable[[str], bool] = lambda name: False
     """Whether a new one of this name would be taken for another one."""
+    find_path: Callable[[Path, str], Path | None] = lambda folder, name: (
+        folder / name if (folder / name).exists() else None
+    )
+    """Where the one of this name is below a folder."""
 
 
 class BundleRefused(ConfigError):

@@ -6,6 +6,7 @@ import difflib
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from hermes.core.errors import ConfigError
 from hermes.core.untrusted_text import reveal_hidden
 from hermes.skills import bundle
 from hermes.skills.bundle import BundleKind, SkillBundle
+from hermes.skills.library import find_skill_folder
 from hermes.skills.skill import SKILL_FILE
 from hermes.skills.validation import validate_skill
 
@@ -35,7 +37,7 @@ class InstalledSkill(Struct, frozen=True):
     files: dict[str, str]
 
 
-SKILL_KIND = BundleKind("skill", SKILL_FILE, validate_skill)
+SKILL_KIND = BundleKind("skill", SKILL_FILE, validate_skill, find_path=find_skill_folder)
 
 
 class SkillInstaller:
@@ -84,15 +86,21 @@ class SkillInstaller:
         noun = self.kind.noun
         if fetched.name not in self.read_records() and self.kind.is_taken(fetched.name):
             raise ConfigError(f"There is a {noun} {fetched.name} already. Nothing was installed.")
+        with self._hold_lock():
+            place = self._write_files(fetched)
+            if problems := self.kind.validate(place):
+                shutil.rmtree(place, ignore_errors=True)
+        if problems:
+            reasons = "; ".join(reveal_hidden(problem) for problem in problems)
+            raise ConfigError(f"{fetched.name} is not a valid {noun}: {reasons}.")
+        return place
+
+    def _write_files(self, fetched: SkillBundle) -> Path:
         place = self.folder / _QUARANTINE / fetched.name
         shutil.rmtree(place, ignore_errors=True)
         for name, data in fetched.files.items():
             make_private_folder((place / name).parent)
             write_durably(place / name, data)
-        if problems := self.kind.validate(place):
-            shutil.rmtree(place, ignore_errors=True)
-            reasons = "; ".join(reveal_hidden(problem) for problem in problems)
-            raise ConfigError(f"{fetched.name} is not a valid {noun}: {reasons}.")
         return place
 
     def is_quarantined(self, fetched: SkillBundle) -> bool:
@@ -101,7 +109,8 @@ class SkillInstaller:
         return place.is_dir() and bundle.read_folder(place) == fetched.files
 
     def discard_bundle(self, fetched: SkillBundle) -> None:
-        shutil.rmtree(self.folder / _QUARANTINE / fetched.name, ignore_errors=True)
+        with self._hold_lock():
+            shutil.rmtree(self.folder / _QUARANTINE / fetched.name, ignore_errors=True)
 
     def place_bundle(self, fetched: SkillBundle) -> str:
         """Move the skill out of quarantine; the line that says so."""
@@ -113,11 +122,13 @@ class SkillInstaller:
             round(time.time(), 3),
             {name: bundle.hash_files({name: data}) for name, data in fetched.files.items()},
         )
-        # Recorded first: what a kill leaves behind then counts as changed, not as the user's own.
-        self._change_records(lambda known: known.update({fetched.name: record}))
-        if target.exists():
-            self._archive_folder(fetched.name)
-        (self.folder / _QUARANTINE / fetched.name).rename(target)
+        with self._hold_lock():
+            place = self._write_files(fetched)  # others may have changed what lies there
+            # Recorded first: what a kill leaves behind then counts as changed, not as the user's.
+            self._change_records(lambda known: known.update({fetched.name: record}))
+            if target.exists():
+                self._archive_folder(target)
+            place.rename(target)
         origin = f"{fetched.source}@{fetched.commit}" if fetched.commit else fetched.source
         return f"installed {fetched.name} sha256:{fetched.digest} from {origin}"
 
@@ -165,11 +176,13 @@ class SkillInstaller:
 
     def remove_skill(self, name: str) -> Path:
         """Move a skill of this folder to the archive."""
-        if not self._is_own(name):
+        found = self.find_path(name)
+        if found is None:
             what = f"{self.kind.noun} {name}"
             raise ConfigError(f"There is no {what} in {self.folder}; nothing was removed.")
-        place = self._archive_folder(name)
-        self._rename_record(name, place.name)
+        with self._hold_lock():
+            place = self._archive_folder(found)
+            self._rename_record(name, place.name)
         return place
 
     def restore_skill(self, name: str) -> None:
@@ -181,8 +194,9 @@ class SkillInstaller:
             raise ConfigError(f"There is no removed skill {name}; nothing was changed.")
         if (self.folder / name).exists():
             raise ConfigError(f"{name} is there already; remove it first.")
-        copies[-1].rename(self.folder / name)
-        self._rename_record(copies[-1].name, name)
+        with self._hold_lock():
+            copies[-1].rename(self.folder / name)
+            self._rename_record(copies[-1].name, name)
 
     def _rename_record(self, old: str, new: str) -> None:
         def rename(known: dict[str, InstalledSkill]) -> None:
@@ -191,25 +205,26 @@ class SkillInstaller:
 
         self._change_records(rename)
 
-    def _is_own(self, name: str) -> bool:
-        return bool(name) and name[0] != "." and "/" not in name and (self.folder / name).exists()
+    def find_path(self, name: str) -> Path | None:
+        """Where the one of this name is, also in a category; None: nowhere."""
+        is_name = bool(name) and name[0] != "." and "/" not in name
+        return self.kind.find_path(self.folder, name) if is_name else None
 
-    def _archive_folder(self, name: str) -> Path:
+    def _archive_folder(self, folder: Path) -> Path:
         archive = self.folder / _ARCHIVE
         make_private_folder(archive)
-        place = (
-            archive / f"{name}@{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 10**6:06d}"
-        )
-        (self.folder / name).rename(place)
-        return place
+        now = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 10**6:06d}"
+        return folder.rename(archive / f"{folder.name}@{now}")
 
     def _change_records(self, change: Callable[[dict[str, InstalledSkill]], object]) -> None:
-        with hold_lock(
-            self.folder / f"{_RECORD}.lock", f"the record of installed {self.kind.noun}s"
-        ):
-            known = self._read_all()
-            change(known)
-            replace_file(self.folder / _RECORD, msgspec.json.format(msgspec.json.encode(known)))
+        known = self._read_all()
+        change(known)
+        replace_file(self.folder / _RECORD, msgspec.json.format(msgspec.json.encode(known)))
+
+    def _hold_lock(self) -> AbstractContextManager[None]:
+        """One process at a time changes what is in the folder."""
+        make_private_folder(self.folder)
+        return hold_lock(self.folder / f"{_RECORD}.lock", f"the installed {self.kind.noun}s")
 
 
 def refuse_download(address: str) -> bytes:

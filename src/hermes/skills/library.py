@@ -134,6 +134,12 @@ def _walk_folders(
             yield folder, status
 
 
+def find_skill_folder(root: Path, name: str) -> Path | None:
+    """The folder of the skill that has this name below a root."""
+    found = (folder for folder, _ in _walk_folders(str(root), {}, 0))
+    return next((Path(folder) for folder in found if folder.rpartition("/")[2] == name), None)
+
+
 def _take_inside(skills: Iterable[Skill], root: SkillRoot) -> Iterator[Skill]:
     """The skills that no link takes out of the root's boundary."""
     for skill in skills:

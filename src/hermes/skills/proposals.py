@@ -53,7 +53,7 @@ class SkillProposals:
         new: str = "",
     ) -> SkillChange:
         """The change in full; ToolError when it cannot be made."""
-        folder = self._installer.folder / name
+        folder = self._find_folder(name)
         if not name or name != Path(name).name or name.startswith(".") or not _is_usable(name):
             raise ToolError(f"{name[:60]!r} is no name for a skill.")
         if name in self._installer.read_records():
@@ -66,7 +66,7 @@ class SkillProposals:
         path = _resolve_file(folder, file)
         if action == "create" and Path(file) != Path(SKILL_FILE):
             raise ToolError("A skill begins with its SKILL.md; add other files with edit.")
-        before = path.read_text("utf-8", "replace") if path.is_file() else ""
+        before = _read_text(path)
         if action == "patch":
             if before.count(old) != 1 or not old:
                 raise ToolError(
@@ -84,10 +84,10 @@ class SkillProposals:
         if change.action == "delete":
             self._installer.remove_skill(change.name)
             return
-        folder = self._installer.folder / change.name
+        folder = self._find_folder(change.name)
         path = _resolve_file(folder, change.file)
-        now = path.read_text("utf-8", "replace") if path.is_file() else ""
-        if now != change.before:
+        old = path.read_bytes() if path.is_file() else None
+        if _read_text(path) != change.before:
             raise ToolError(f"{change.file} of {change.name} has changed since; nothing was done.")
         is_new = not folder.exists()
         try:
@@ -99,9 +99,15 @@ class SkillProposals:
         if problems := validate_skill(folder):
             if is_new:
                 shutil.rmtree(folder)
+            elif old is None:
+                path.unlink()
             else:
-                replace_file(path, now.encode("utf-8", "replace"))
+                replace_file(path, old)
             raise ToolError(f"It would not be a valid skill: {'; '.join(problems)}.")
+
+    def _find_folder(self, name: str) -> Path:
+        """Where the skill of that name is, or would be."""
+        return self._installer.find_path(name) or self._installer.folder / name
 
     async def hold_change(self, change: SkillChange) -> str:
         """Keep the change for a person; its id."""
@@ -133,6 +139,10 @@ def show_change(change: SkillChange) -> str:
     lines = diff_texts(f"{change.name}/{change.file}", change.before, change.content)
     found: list[ScanFinding] = scan_files({change.file: change.content.encode("utf-8", "replace")})
     return "\n".join([*lines, *(str(finding) for finding in found if finding.level != "low")])
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
 def _is_usable(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -88,6 +89,8 @@ class Database:
 
     def _open_writer(self) -> Connection:
         self._require_file()
+        with suppress(OSError):
+            self.process.acquire()  # whoever opens the file must know of each other
         try:
             db = self._open_sound()
         except StoreError as error:

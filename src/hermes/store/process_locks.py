@@ -95,7 +95,10 @@ def _list_names(folder: Path) -> list[str]:
 
 
 def make_folder(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Create a private folder, and those above it that are missing."""
+    if not folder.parent.is_dir():
+        make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager

@@ -36,6 +36,8 @@ LONG = "x" * 301
         ("x" * 300 + "\n[SILENT]", ""),
         ("It said [SILENT] to me.", "It said [SILENT] to me."),
         ("Answer [SILENT]", "Answer [SILENT]"),
+        ("[SILENT]\nNothing new.\n[SILENT]", ""),
+        (f"[SILENT]\n{LONG}\n[SILENT]", LONG),
         ("[silent]", "[silent]"),
     ],
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.skills.bundle import SkillBundle
+from hermes.skills.bundle import SkillBundle, read_folder
 from hermes.skills.installer import SkillInstaller, refuse_download
 from hermes.skills.scan import is_blocked, scan_files
 from tests.kit import Home, run_hermes
@@ -389,3 +389,47 @@ def test_what_an_interrupted_installation_leaves_is_not_taken_for_ones_own(
     installer.quarantine_bundle(fetched)
     assert installer.place_bundle(fetched).startswith("installed deed sha256:")
     assert not installer.find_changes("deed")
+
+
+def test_two_installations_at_once_do_not_mix_their_files(tmp_path: Path) -> None:
+    one, other = (SkillInstaller(tmp_path / "skills", refuse_download) for _ in range(2))
+    mine = SkillBundle("deed", {"SKILL.md": GOOD.encode(), "one.md": b"1"}, "one")
+    theirs = SkillBundle("deed", {"SKILL.md": GOOD.encode(), "other.md": b"2"}, "other")
+    one.quarantine_bundle(mine)
+    other.quarantine_bundle(theirs)  # while somebody looks at the first
+    assert f"sha256:{mine.digest}" in one.place_bundle(mine)
+    one.discard_bundle(mine)
+    assert read_folder(tmp_path / "skills/deed") == mine.files and not one.find_changes("deed")
+    assert f"sha256:{theirs.digest}" in other.place_bundle(theirs)
+    assert read_folder(tmp_path / "skills/deed") == theirs.files
+    assert not other.find_changes("deed")
+    (copy,) = (tmp_path / "skills/.archive").iterdir()
+    assert read_folder(copy) == mine.files
+
+
+def test_a_source_that_is_gone_keeps_no_other_skill_from_its_update(tmp_path: Path) -> None:
+    home, source = Home(tmp_path), tmp_path / "source"
+    for name in ("a-gone", "b-here", "c-gone"):
+        write_skill(source, name)
+        assert install(home, "install", str(source / name), "--yes")[0] == 0
+    for name in ("a-gone", "c-gone"):
+        (source / name).rename(source / f"{name}-elsewhere")
+    write_skill(source, "b-here", body="Do it better.")
+    code, told = install(home, "update", "--yes")
+    assert code == 2 and "a-gone" in told and "c-gone" in told and "installed b-here" in told, told
+    assert "Do it better." in (home.path / "skills/b-here/SKILL.md").read_text()
+
+
+def test_a_skill_of_a_category_is_removed_and_restored(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    deploy = write_skill(home.path / "skills/devops", "deploy")
+    write_skill(home.path / "skills/devops/rollback/examples", "inner")
+    write_skill(home.path / "skills/devops", "rollback")
+    for name in ("devops", "inner", ".archive", "devops/deploy"):
+        assert install(home, "remove", name)[0] == 2, name
+    assert install(home, "install", str(deploy), "--yes")[0] == 2, "the name is taken"
+    code, told = install(home, "remove", "deploy")
+    assert code == 0 and "removed deploy" in told and not deploy.exists(), told
+    assert (home.path / "skills/devops/rollback/SKILL.md").exists()
+    assert install(home, "restore", "deploy")[0] == 0
+    assert "deploy  " in install(home, "list")[1]

@@ -18,6 +18,7 @@ import pytest
 from hermes.core.errors import StoreError
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
+from hermes.store.connection import open_writer
 from hermes.store.sqlite import SqliteStore
 from tests.unit.store.children import PRELUDE, check_sentence, fill, read_texts
 from tests.unit.store.stores import Raw
@@ -284,6 +285,38 @@ asyncio.run(main())
     await store.close()
     store = SqliteStore(path)
     assert not await store.wait_until_open(), "it is told once"
+    await store.close()
+
+
+async def test_f67_a_wal_that_another_process_completes_meanwhile_is_no_loss(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+async def main():
+    fact = Fact(0, "profile", "memory", "mine", "stored", 1.0)
+    await store.facts.change(lambda table: table.insert_fact(fact))
+    print("written", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await store.close()
+from hermes.core.store import Fact
+asyncio.run(main())
+"""
+    other = subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + code, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout is not None and other.stdout.readline() == "written\n"
+
+    def open_after_the_other(path: Path, notices: list[str]) -> Any:
+        other.communicate("go on\n")
+        return open_writer(path, notices)
+
+    monkeypatch.setattr("hermes.store.database.open_writer", open_after_the_other)
+    store = SqliteStore(path)
+    assert not await store.wait_until_open()
+    assert len(await store.facts.read(lambda table: table.list_scopes())) == 1
     await store.close()
 
 

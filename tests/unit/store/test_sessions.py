@@ -159,7 +159,7 @@ async def test_a_turn_whose_process_is_gone_was_interrupted(path: Path, other: S
     )
     assert [m.state for m in await other.sessions.list_recent()] == ["running"]
     locks = list((path.parent / "run").glob("?" * 32 + ".lock"))
-    assert [stat.S_IMODE(f.stat().st_mode) for f in locks] == [0o600]
+    assert {stat.S_IMODE(f.stat().st_mode) for f in locks} == {0o600}
     assert stat.S_IMODE((path.parent / "run").stat().st_mode) == 0o700
     await store.close()
     assert [m.state for m in await other.sessions.list_recent()] == ["interrupted"]

@@ -100,7 +100,7 @@ async def _install_skill(ctx: CommandContext, installer: "SkillInstaller", rest:
     if local.exists():
         source = str(local)
     fetched = await fetch_bundle(ctx.runtime.setup, installer, source)
-    if (installer.folder / fetched.name).exists():
+    if installer.find_path(fetched.name) is not None:
         name = fetched.name
         raise ConfigError(
             f"There is a skill {name} already. Send /skills update {name}, or remove it first."

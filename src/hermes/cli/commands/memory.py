@@ -13,6 +13,7 @@ from hermes.cli.terminal.text import print_report, strip_controls
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup
 from hermes.core.store import DELIVERIES, Store
+from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.memory.notebook import Notebook
@@ -209,13 +210,14 @@ async def _clear_scope(args: Namespace, setup: Setup, store: Store) -> int:
     from hermes.memory.scope import PROFILE
 
     book = _open_notebook(setup, store, args.scope or PROFILE)
-    count = len(await book.list_facts())
+    count = len(await book.list_facts(args.target))
     if not args.yes:
-        question = f"Forget all {count} facts?"
+        what = {"user": " about the user", "memory": " about the work"}.get(args.target, "")
+        question = f"Forget {format_plural(count, 'fact')}{what}?"
         code = confirm_change("memory clear", question, "Nothing was forgotten.")
         if code is not None:
             return code
-    await book.clear_facts()
+    await book.clear_facts(args.target)
     await _deliver_changes(setup, store)
-    print(f"forgot {count} facts; each can be restored for 30 days")
+    print(f"forgot {format_plural(count, 'fact')}; each can be restored for 30 days")
     return 0

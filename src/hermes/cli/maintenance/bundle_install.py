@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hermes.app.control.bundle_source import fetch_bundle, summarize_bundle
@@ -14,7 +15,7 @@ from hermes.core.errors import ConfigError
 if TYPE_CHECKING:
     from hermes.config.load import Setup
     from hermes.skills.bundle import SkillBundle
-    from hermes.skills.installer import SkillInstaller
+    from hermes.skills.installer import InstalledSkill, SkillInstaller
 
 _WARNINGS = {
     "skill": "The agent will follow its instructions.",
@@ -34,7 +35,7 @@ class BundleCommand:
     async def install_bundle(self) -> int:
         fetched = await fetch_bundle(self._setup, self._installer, self._args.words[0])
         name, noun = fetched.name, self._noun
-        if (self._installer.folder / name).exists():
+        if self._installer.find_path(name) is not None:
             raise ConfigError(
                 f"There is a {noun} {name} already. Run: hermes {noun}s update {name}, or remove "
                 "it first."
@@ -44,23 +45,35 @@ class BundleCommand:
 
     async def update_bundles(self) -> int:
         records = self._installer.read_records()
-        worst = 0
-        for name in self._args.words or sorted(records):
-            if name not in records:
-                raise ConfigError(
-                    f"{name} was not installed from elsewhere; there is nothing to update."
-                )
-            fetched = await fetch_bundle(self._setup, self._installer, records[name].source)
-            self._installer.require_same(fetched, name)
-            if fetched.digest == records[name].digest:
-                print(f"{name}: up to date")
-            elif self._installer.find_changes(name) and not self._args.force:
-                print_stderr(f"{name} was changed here; --force replaces it and keeps a copy")
-                worst = EXIT_FAILED
-            else:
-                print(strip_controls(self._installer.diff_bundle(fetched)))
-                worst = self._decide_install(fetched) or worst
+        if self._args.words:
+            return await self._update_bundle(self._args.words[0], records)
+        worst, failures = 0, list[ConfigError]()
+        for name in sorted(records):
+            try:
+                worst = await self._update_bundle(name, records) or worst
+            except ConfigError as error:  # the others are updated all the same
+                failures.append(error)
+        for failure in failures[:-1]:
+            print_stderr(str(failure))
+        if failures:
+            raise failures[-1]
         return worst
+
+    async def _update_bundle(self, name: str, records: Mapping[str, InstalledSkill]) -> int:
+        if name not in records:
+            raise ConfigError(
+                f"{name} was not installed from elsewhere; there is nothing to update."
+            )
+        fetched = await fetch_bundle(self._setup, self._installer, records[name].source)
+        self._installer.require_same(fetched, name)
+        if fetched.digest == records[name].digest:
+            print(f"{name}: up to date")
+            return 0
+        if self._installer.find_changes(name) and not self._args.force:
+            print_stderr(f"{name} was changed here; --force replaces it and keeps a copy")
+            return EXIT_FAILED
+        print(strip_controls(self._installer.diff_bundle(fetched)))
+        return self._decide_install(fetched)
 
     def _decide_install(self, fetched: SkillBundle) -> int:
         self._installer.quarantine_bundle(fetched)
