@@ -138,6 +138,8 @@ class Workspace(Struct, frozen=True):
     """The hosts that the operator allows commands to reach."""
     readable: tuple[Path, ...] = ()
     """Real folders that tools may read although the agent's home or the user's holds them."""
+    walled: bool = False
+    """Whether nobody can allow more than this folder: what is outside may be another tenant's."""
 
 
 class UserAccess(Struct, frozen=True):

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from hermes.app.agents import Options
 from hermes.app.live.conversation import LiveConversation, TurnRefused, TurnState
 from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
 from hermes.app.session_records import find_current_session
@@ -55,8 +54,7 @@ async def hold_conversation(
     if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
         raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
     async with AsyncExitStack() as stack:
-        toolsets = turns.sessions.choose_toolsets(principal)
-        options = Options(toolsets=toolsets) if principal.name else None
+        options = turns.sessions.choose_options(principal) if principal.name else None
         try:
             conversation = await conversations.open_conversation(meta, options)
         except TurnRefused as error:
