@@ -127,6 +127,22 @@ async def test_nodes_share_what_they_store(tmp_path: Path, url: str) -> None:
         assert "queue: 0 waiting" in shown.stdout
 
 
+async def test_nodes_that_are_configured_differently_are_told(tmp_path: Path, url: str) -> None:
+    async with Provider(then=lambda request: say("Hello.")) as provider:
+        homes = [
+            make_home(tmp_path / name, provider, url, address=f"http://{name}:1", roles=[role])
+            for name, role in (("a", "api"), ("b", "worker"), ("c", "worker"))
+        ]
+        assert (await run_hermes(["cluster", "init"], homes[0])).rc == 0
+        async with serve(homes[0]), serve(homes[1]):
+            shown = await run_hermes(["cluster", "status"], homes[0])
+            assert "http://b:1" in shown.stdout and shown.stderr == ""
+            homes[2].configure(agent={"max_turns": 7})
+            async with serve(homes[2]):
+                shown = await run_hermes(["cluster", "status"], homes[0])
+                assert "The nodes have different configurations." in shown.stderr
+
+
 async def test_a_node_that_does_not_fit_says_why(tmp_path: Path, url: str) -> None:
     async with Provider(then=lambda request: say("Hello.")) as provider:
         home = make_home(tmp_path / "a", provider, url)

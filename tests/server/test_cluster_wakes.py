@@ -108,3 +108,21 @@ async def test_a_wake_that_is_lost_is_made_anew(tmp_path: Path, url: str) -> Non
             assert (await read_run(a, runs[0]))[-1][0] == "run.completed"
             execute(url, "INSERT INTO session_inbox SELECT * FROM later")
             assert (await read_run(a, runs[1]))[-1][0] == "run.completed"
+
+
+async def test_a_node_exchanges_notices_again_after_its_connection_was_lost(
+    tmp_path: Path, url: str
+) -> None:
+    """Nothing is under way when it is lost: the node only finds out by listening."""
+    found = (
+        "FROM pg_stat_activity WHERE application_name = 'hermes-notices' AND query LIKE 'LISTEN%'"
+    )
+    async with (
+        Provider(then=lambda request: say("Worked.")) as provider,
+        run_nodes(tmp_path, provider, url, "a"),
+    ):
+        for _ in range(3):
+            await wait_for_row(url, f"SELECT 1 {found}")
+            ((pid,),) = execute(url, f"SELECT pid {found}")
+            execute(url, f"SELECT pg_terminate_backend({pid})")
+            await wait_for_row(url, f"SELECT 1 {found} AND pid <> {pid}")

@@ -58,6 +58,8 @@ class Options(Struct, frozen=True):
     """Whether its turns are recorded, whatever the configuration says."""
     servers: "tuple[ServerConfig, ...]" = ()
     """MCP servers that the client of the session brings along."""
+    walled: bool = False
+    """Whether its tools stay in its folder, whoever allows more."""
 
 
 class Agents:

@@ -472,11 +472,12 @@ class Runtime:
             await locate_outputs(self.store, self.setup.home, meta),
             self._child_env,
             sandbox=safety.mode,
-            sandbox_required=config.sandbox.required,
+            sandbox_required=safety.required,
             terminal_timeout=config.terminal.timeout,
             egress=self._open_egress,
             hosts=safety.network,
             hidden=self.hidden,
+            walled=safety.walled,
         )
         services = Services()
         services.set(STORE, self.store)
@@ -510,6 +511,8 @@ class Runtime:
         config = self.setup.config
         yolo = options.yolo and not options.plan
         mode = "full-access" if yolo else "read-only" if options.plan else config.sandbox.mode
+        if options.walled and mode == "full-access":
+            mode = "workspace-write"
         return Safety(
             mode,
             yolo,
@@ -520,7 +523,8 @@ class Runtime:
             confirms_all=agent.small,
             planning=options.plan,
             allowed=options.allowed_tools,
-            required=config.sandbox.required,
+            required=config.sandbox.required or options.walled,
+            walled=options.walled,
             unattended=config.web.unattended,
             private_hosts=tuple(config.web.allow_hosts),
         )

@@ -140,6 +140,8 @@ class Workspace(Struct, frozen=True):
     """Real folders that tools may read although the agent's home or the user's holds them."""
     hidden: tuple[Path, ...] = ()
     """Real paths that no tool may read, wherever they are."""
+    walled: bool = False
+    """Whether nobody can allow more than this folder: what is outside may be another tenant's."""
 
 
 class UserAccess(Struct, frozen=True):

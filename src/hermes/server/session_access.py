@@ -55,7 +55,7 @@ async def hold_conversation(
     if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
         raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
     async with AsyncExitStack() as stack:
-        options = Options(toolsets=_choose_toolsets(principal, services))
+        options = _choose_options(principal, services)
         try:
             conversation = await conversations.open_conversation(meta, options)
         except TurnRefused as error:
@@ -85,7 +85,10 @@ async def submit_message(
     """Hand a message to its session. It is stored first: whoever was told that it was accepted
     gets an answer, also after the process was killed."""
     if not item.session:
-        item.principal, item.toolsets = principal.name, _choose_toolsets(principal, services)
+        item.principal, item.toolsets = (
+            principal.name,
+            _choose_options(principal, services).toolsets,
+        )
     item.session = meta.id
     async with hold_conversation(principal, services, meta) as (conversation, resources):
         await conversation.stored_queue.put_message(item)
@@ -95,9 +98,9 @@ async def submit_message(
         return state
 
 
-def _choose_toolsets(principal: Principal, services: RouteServices) -> tuple[str, ...] | None:
-    """The tools with which its messages are answered; the operator's pages have all of them."""
-    return None if principal.is_admin else services.turns.sessions.choose_toolsets(principal)
+def _choose_options(principal: Principal, services: RouteServices) -> Options:
+    """How its messages are answered; the operator's pages have all tools."""
+    return Options() if principal.is_admin else services.turns.sessions.choose_options(principal)
 
 
 async def resume_queue(services: RouteServices, principals: Principals) -> None:

@@ -45,6 +45,7 @@ _UNPARSED = "it could not be parsed, and it mentions {}, so it may do what is ne
 _OWN_FILES = "the code names the agent's own files"
 _UNCONFINED = "it runs code outside the sandbox"
 _OTHER_BACKEND = "escalate is for the local sandbox, and this session uses another backend"
+_WALLED = "this agent serves several tenants, and none reaches beyond its own folder"
 _ALWAYS_CONFINED = "sandbox.required is true, so no command runs without the sandbox"
 _MAX_NAMES = 3
 _LONGEST_WHY = 300
@@ -74,6 +75,8 @@ class Safety(Struct, frozen=True):
     """Whether nothing may be changed, whoever allows it: the user wants a plan first."""
     required: bool = False
     """Whether nothing runs unconfined, whoever allows it."""
+    walled: bool = False
+    """Whether nothing outside the folder of the session is opened, whoever allows it."""
     unattended: Literal["seen", "allow", "deny"] = "seen"
     """What may be fetched when nobody can be asked; seen: URLs that the conversation has shown."""
     private_hosts: tuple[str, ...] = ()
@@ -282,6 +285,8 @@ class Approvals:
 
         if elsewhere:
             return _OTHER_BACKEND
+        if self.safety.walled and (asked.unconfined or asked.read or asked.write):
+            return _WALLED
         if asked.unconfined and self.safety.required:
             return _ALWAYS_CONFINED
         if reason := asked.explain_excess():

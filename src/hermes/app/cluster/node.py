@@ -20,6 +20,7 @@ from hermes.app.cluster.owner_streams import OwnerStreams
 from hermes.app.cluster.singleton import Serve, Singleton
 from hermes.config.load import Setup
 from hermes.config.paths import find_working_folder
+from hermes.config.schema import Config
 from hermes.core.errors import ConfigError, StoreError
 from hermes.version import VERSION
 
@@ -130,7 +131,7 @@ class ClusterNode:
         self._singleton_table = SingletonTable(self.store.database, self.engine.defer)
         self.queue = QueueRecord()
         """As it was last measured."""
-        self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
+        self._digest = _hash_config(setup.config)
 
     async def join_cluster(self, on_drain: Callable[[], None]) -> None:
         """Show this node to the others. `on_drain` is called when somebody wants it to end."""
@@ -278,6 +279,13 @@ class ClusterNode:
         if self.lease.draining:
             return "draining"
         return "cut_off" if self.lease.is_late else ""
+
+
+def _hash_config(config: Config) -> str:
+    """The same on all nodes that behave alike: without what each has for itself."""
+    own = structs.replace(config.cluster, node="", address="", roles=())
+    alike = structs.replace(config, cluster=own)
+    return hashlib.sha256(json.encode(alike)).hexdigest()[:12]
 
 
 def _exit_late() -> None:

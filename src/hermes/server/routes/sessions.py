@@ -147,7 +147,8 @@ async def create_session(call: ApiCall, services: RouteServices) -> web.StreamRe
     session = await runtime.open_session(
         source=WEB_SOURCE if call.is_browser else SOURCE,
         key=build_owner_key(call.principal),
-        cwd=runtime.working_folder,
+        cwd=services.turns.sessions.open_working_folder(call.principal),
+        options=services.turns.sessions.choose_options(call.principal),
     )
     meta = structs.replace(session.transcript.meta, title=body.title)
     await runtime.store.sessions.create(meta)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -14,6 +15,7 @@ from hermes.app.meter import TenantBudget
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.transcript import Transcript
+from hermes.config.paths import make_private_folder
 from hermes.config.schema import BudgetSection
 from hermes.core.errors import StoreError
 from hermes.core.message import Message, ToolReturn
@@ -26,6 +28,7 @@ from hermes.server.http.tenant_access import TenantAccess
 from hermes.server.requests.client_tools import ClientTools, list_open_calls
 from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.turns.conversations import Conversations, restore_steps
+from hermes.store.tables.tenancy import OPERATOR
 from hermes.tools.registry import NONE, select_tools
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SOURCE = "api"
+TENANTS_FOLDER = "tenants"
+"""In the working folder: the folders of tenants."""
 _LONGEST_TURN = 1000
 """How many messages of a turn are looked through for the calls that ran here."""
 FILES_MISSING = (
@@ -104,7 +109,24 @@ class ClientSessions:
             else:
                 self.locks[name] = (lock, users - 1)
 
-    def choose_toolsets(self, principal: Principal) -> tuple[str, ...] | None:
+    def choose_options(self, principal: Principal) -> Options:
+        """How its sessions differ from the configuration."""
+        return Options(
+            toolsets=self._choose_toolsets(principal), walled=principal.tenant != OPERATOR
+        )
+
+    def open_working_folder(self, principal: Principal) -> Path:
+        """The folder of its sessions. A tenant has one of its own, and another one when it was
+        removed and added again."""
+        folder = self._runtime.working_folder
+        if principal.tenant == OPERATOR:
+            return folder
+        name = principal.name.removeprefix("@").encode("ascii", "ignore").decode()
+        folder = folder / TENANTS_FOLDER / f"{principal.tenant}-{name}"
+        make_private_folder(folder)
+        return folder
+
+    def _choose_toolsets(self, principal: Principal) -> tuple[str, ...] | None:
         """The toolsets of a session: of those the server offers, the ones that a tenant may use."""
         allowed = principal.limits.toolsets
         if allowed is None:
@@ -201,8 +223,8 @@ class ClientSessions:
             persistent=request.keep,
             source=SOURCE,
             key=build_owner_key(principal, request.session_key),
-            cwd=folder.path if folder is not None else None,
-            options=Options(toolsets=self.choose_toolsets(principal)),
+            cwd=folder.path if folder is not None else self.open_working_folder(principal),
+            options=self.choose_options(principal),
         )
         if folder is not None and folder.missing:
             session.host.pending_steer.append(FILES_MISSING.format(names=", ".join(folder.missing)))

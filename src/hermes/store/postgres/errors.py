@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _CODES = {
     "53100": "full",
     "53200": "full",
+    "53300": "away",
     "25006": "readonly",
     "42501": "readonly",
     "40001": "busy",

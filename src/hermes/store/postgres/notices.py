@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from hermes.core.errors import StoreError
 from hermes.store.postgres.connection import add_limits
+from hermes.store.postgres.errors import translate_error
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -28,6 +31,8 @@ class NodeNotices:
 
     def __init__(self, url: str, node: str) -> None:
         self.node = node
+        self.failure: StoreError | None = None
+        """Why the database cannot be reached; it is known as soon as the connection breaks."""
         self._url = url
         self._waiting: dict[str, dict[str, None]] = {}
         self._wanted = asyncio.Event()
@@ -64,13 +69,19 @@ class NodeNotices:
         import psycopg
 
         while True:
-            with suppress(psycopg.Error):
+            began = time.monotonic()
+            try:
                 connection = await psycopg.AsyncConnection.connect(
                     add_limits(self._url), autocommit=True, options=_OPTIONS
                 )
+                self.failure = None
                 async with connection:
                     await self._serve(connection)
-            await asyncio.sleep(_RETRY_SECONDS)
+            except psycopg.Error as error:
+                failure = translate_error(error)
+                self.failure = failure if failure.code == "away" else None
+            if time.monotonic() - began < _RETRY_SECONDS:
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _serve(self, db: AsyncConnection[Any]) -> None:
         """While nothing is sent the socket is read as soon as something arrives there."""
@@ -79,15 +90,18 @@ class NodeNotices:
         self._heard.clear()
         self._wanted.set()
         try:
-            while not db.closed:
+            while True:
                 await self._wanted.wait()
                 await asyncio.sleep(GATHER_SECONDS)
                 self._wanted.clear()
                 await self._hear_channels(db)
                 await self._send_waiting(db)
+                if db.closed:
+                    return
                 loop.add_reader(socket, self._read_socket, db, socket)
         finally:
-            loop.remove_reader(socket)
+            if not db.closed:  # otherwise the number may be that of another connection by now
+                loop.remove_reader(socket)
 
     async def _hear_channels(self, db: AsyncConnection[Any]) -> None:
         from psycopg import sql
@@ -112,7 +126,6 @@ class NodeNotices:
                 self._receive(notice.relname.decode(), notice.extra.decode(errors="replace"))
         except psycopg.Error:  # the connection is broken: another one is opened
             asyncio.get_running_loop().remove_reader(socket)
-            db.pgconn.finish()
             self._wanted.set()
 
     def _receive(self, channel: str, payload: str) -> None:

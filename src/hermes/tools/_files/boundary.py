@@ -25,6 +25,7 @@ async def require_readable(path: Path, ctx: ToolContext) -> None:
     check_access(path, ctx.workspace, write=False)
     if may_read(path, ctx.workspace):
         return
+    _check_wall(path, ctx.workspace, "read")
     is_folder = os.path.isdir(path)  # noqa: ASYNC240, PTH112
     if os.path.lexists(path) and not (is_folder or os.path.isfile(path)):  # noqa: ASYNC240, PTH113
         raise ToolError(f"{path} is a device, pipe or socket, not a file.")  # whoever allows it
@@ -77,6 +78,7 @@ async def require_outside_access(paths: Iterable[Path], ctx: ToolContext, *, rea
     outside = [path for path in paths if not is_inside(path, root)]
     for path in outside:
         check_access(path, ctx.workspace, write=True)
+        _check_wall(path, ctx.workspace, "write")
         _check_permission(path)
     shown = [path for path in outside if explain_influence(path, ctx.workspace)]
     for path in shown if reads else ():
@@ -107,6 +109,15 @@ async def require_agreement(
         reasons = [f"it changes {path}: {reason}" for path, reason in influences.items()]
         access = FileAccess(diff=await asyncio.to_thread(show_diff), writes=True)
         await _require_approval("; ".join(reasons), access, ctx)
+
+
+def _check_wall(path: Path, workspace: Workspace, verb: str) -> None:
+    """Raise ToolError where nobody can allow what is outside the workspace."""
+    if workspace.walled:
+        raise ToolError(
+            f"Denied: {path} is outside the working folder, and this agent serves several tenants: "
+            f"nobody can allow it. Do not try another way; {verb} files in the working folder only."
+        )
 
 
 def _check_permission(path: Path) -> None:

@@ -25,7 +25,7 @@ from hermes.app.session_records import (
 from hermes.core.errors import ConfigError, HermesError, ToolError
 from hermes.core.lifecycle import run_shielded
 from hermes.core.store import SessionMeta
-from hermes.core.tool import Workspace
+from hermes.core.tool import SandboxMode, Workspace
 from hermes.exec.snapshots.checkpoints import (
     diff_checkpoint,
     list_checkpoints,
@@ -187,7 +187,8 @@ def _require_reading(call: ApiCall, services: RouteServices) -> None:
     if call.principal.is_admin:
         return
     settings = services.runtime.setup.config.tools
-    tools = select_tools(services.settings.toolsets, platform="api", settings=settings)
+    toolsets = services.turns.sessions.choose_options(call.principal).toolsets
+    tools = select_tools(toolsets, platform="api", settings=settings)
     if "read_file" not in tools:
         raise ApiError(403, "Your sessions cannot read files.", code="scope")
 
@@ -199,7 +200,7 @@ async def get_file(call: ApiCall, services: RouteServices) -> web.StreamResponse
     wanted = call.request.query.get("path", "")
     if not wanted or len(wanted) > 4096:
         raise bad_request("path is required.", "path")
-    workspace = await _build_workspace(services, meta)
+    workspace = await _build_workspace(call, services, meta)
     limit = require_dashboard(services).settings.max_upload_mb << 20
     try:
         data, name = await asyncio.to_thread(_read_file, wanted, workspace, limit)
@@ -223,10 +224,11 @@ async def list_files(call: ApiCall, services: RouteServices) -> web.StreamRespon
     _require_reading(call, services)
     if wanted := query.get("session", ""):
         meta = await find_current(call, services, wanted)
-        workspace = await _build_workspace(services, meta)
+        workspace = await _build_workspace(call, services, meta)
     else:
-        folder, home = runtime.working_folder, runtime.setup.home
-        workspace = Workspace(folder, home, home, sandbox=runtime.setup.config.sandbox.mode)
+        folder = services.turns.sessions.open_working_folder(call.principal)
+        home = runtime.setup.home
+        workspace = Workspace(folder, home, home, sandbox=_choose_mode(call, services))
     words = query.get("q", "")[:200].casefold()
     rows = await asyncio.to_thread(_find_files, workspace, words)
     return json_response(ObjectList("list", [{"path": path} for path in rows]))
@@ -243,14 +245,21 @@ def _rank_file(name: str, words: str) -> tuple[bool, bool, int, str]:
     return not name.startswith(words), not base.startswith(words), name.count("/"), name
 
 
-async def _build_workspace(services: RouteServices, meta: SessionMeta) -> Workspace:
+async def _build_workspace(call: ApiCall, services: RouteServices, meta: SessionMeta) -> Workspace:
     runtime = services.runtime
     live = require_dashboard(services).live.find_session(meta.id)
     if live is not None:
         return live.session.host.workspace
-    home, sandbox = runtime.setup.home, runtime.setup.config.sandbox
+    home = runtime.setup.home
     outputs = await locate_outputs(runtime.store, home, meta)
-    return Workspace(Path(meta.cwd), home, outputs, sandbox=sandbox.mode)
+    return Workspace(Path(meta.cwd), home, outputs, sandbox=_choose_mode(call, services))
+
+
+def _choose_mode(call: ApiCall, services: RouteServices) -> SandboxMode:
+    """What files can be seen; a tenant never sees those of others."""
+    if call.principal.tenant:
+        return "workspace-write"
+    return services.runtime.setup.config.sandbox.mode
 
 
 def _read_file(wanted: str, workspace: Workspace, limit: int) -> tuple[bytes, str]:
