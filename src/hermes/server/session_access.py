@@ -85,10 +85,8 @@ async def submit_message(
     """Hand a message to its session. It is stored first: whoever was told that it was accepted
     gets an answer, also after the process was killed."""
     if not item.session:
-        item.principal, item.toolsets = (
-            principal.name,
-            _choose_options(principal, services).toolsets,
-        )
+        item.principal = principal.name
+        item.toolsets = _choose_options(principal, services).toolsets
     item.session = meta.id
     async with hold_conversation(principal, services, meta) as (conversation, resources):
         await conversation.stored_queue.put_message(item)
