@@ -38,8 +38,8 @@ _TELLING = (
 )
 _LETTER_CASES = (
     "assword ASSWORD asswd ASSWD assphrase ASSPHRASE client ClientSecret CLIENT app pwd "
-    "SECRET _PASS _PWD _PW _API_KEY secret pi-key pi_key pikey piKey PI_KEY pi_token pitoken piToken "
-    "PI_TOKEN"
+    "SECRET _PASS _PWD _PW _API_KEY secret pi-key pi_key pikey piKey PI_KEY pi_token pitoken "
+    "piToken PI_TOKEN"
 )
 """Parts of those names."""
 _PAIR = re.compile(r"=([^;\s]+)")
