@@ -1,6 +1,7 @@
 """Judges a command line by its simple commands."""
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 from hermes.core.untrusted_text import explain_misleading
@@ -21,9 +22,8 @@ _WITH_SUBCOMMAND = LISTS.get_words("programs with subcommands")
 _NOT_REMEMBERED = wrappers.SHELLS | wrappers.WRAPPERS | LISTS.get_words("not remembered")
 """Programs that run others, or whose words do not say what they do."""
 _HOOKS = {name: set(hooks.split()) for name, hooks in LISTS.get_table("git hooks")}
-_GIT_TRANSFERS = (("push",), ("pull",), ("fetch",))
-_GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
-_GIT_RUNS_OPTIONS = LISTS.get_words("git options that run programs or write files")
+_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
+_GIT_OPTIONS = LISTS.get_words("git options that run programs or write files")
 
 
 class _Question(NamedTuple):
@@ -50,6 +50,7 @@ class CommandAnalyzer:
         self._denials: list[str] = []
         self._questions: list[_Question] = []
         self._unreadable = ""
+        self._read_repository = cache(list_hooks_and_remotes)
 
     def judge_command(self, command: str, folder: str) -> Judgement:
         self._split_text(command, folder, 0)
@@ -208,20 +209,18 @@ class CommandAnalyzer:
     def _exceeds_rule(self, simple: SimpleCommand) -> str:
         """Why a rule about this program does not cover this use of it; empty when it does."""
         words = wrappers.simplify_command(simple.argv)
-        if words[0] != "git":
+        if words[0] != "git" or len(words) < 2:
             return ""
-        if any(
-            _GIT_RUNS.fullmatch(w) or wrappers.abbreviates_option(w, *_GIT_RUNS_OPTIONS)
-            for w in words
-        ):
+        runs = (_RUNS.fullmatch(w) or wrappers.abbreviates_option(w, *_GIT_OPTIONS) for w in words)
+        if any(runs):
             return "git is given a program to run or a file to write"
         options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
         if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
             return "git uses another repository, folder or setting than the project's own"
-        hooks, remotes = list_hooks_and_remotes(simple.folder or "", self._path_zones.user_home)
-        if hooks := hooks & _HOOKS.get("".join(words[1:2]), _HOOKS["*"]):
+        hooks, remotes = self._read_repository(simple.folder or "", self._path_zones.user_home)
+        if hooks := hooks & _HOOKS.get(words[1], _HOOKS["*"]):
             return f"git runs the hook {min(hooks)}, which may run files that have changed"
-        if words[1:2] in _GIT_TRANSFERS:
+        if words[1] in ("push", "pull", "fetch"):
             named = {*[word for word in words[2:] if not word.startswith("-")][:1]}
             by_address = any(re.match(r".*:/|.*@|[./~]", word) for word in words)
             if by_address or not named <= remotes:
