@@ -368,6 +368,12 @@ async def test_what_ends_with_a_command_is_said(
     assert await run_one(tmp_path, "echo a | cat; (echo b); wait") == "a\nb"
 
 
+@pytest.mark.parametrize("text", ["vim README", "nano", " vi a.txt b.txt "])
+async def test_an_editor_in_place_of_a_file_tool_is_not_started(tmp_path: Path, text: str) -> None:
+    result = await run_one(tmp_path, text)
+    assert "nothing was run" in result and "write_file or patch" in result
+
+
 @pytest.mark.parametrize(
     "text",
     ["git commit --allow-empty", "git commit -q --allow-empty -m x; git rebase -i --root"],
