@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 from pathlib import Path
@@ -125,6 +126,17 @@ async def test_a_port_of_another_program_is_a_wall_and_a_free_one_is_not(
             result = await run_one(tmp_path, f"echo x > /dev/tcp/127.0.0.1/{port}")
             assert (f"[port {port} belongs to a program outside" in result) is said, result
             assert "no network" not in result
+
+
+async def test_a_folder_that_cannot_be_listed_is_no_write(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    """Landlock opens whole trees only."""
+    for text in ("ls /etc", "python3 -c 'import os; os.listdir(\"/etc\")'"):
+        result = await run_one(tmp_path, text)
+        assert "let commands write" not in result
+        if tier.level == 2 and os.geteuid() == 0:  # others have nothing hidden there
+            assert "does not list /etc, because something in it is hidden]" in result
 
 
 async def test_a_refused_host_is_named(tmp_path: Path, tier: SandboxTier) -> None:
@@ -354,6 +366,12 @@ async def test_what_ends_with_a_command_is_said(
         assert "2 background process(es) still running" in result
         await stop_left_running()
     assert await run_one(tmp_path, "echo a | cat; (echo b); wait") == "a\nb"
+
+
+@pytest.mark.parametrize("text", ["vim README", "nano", " vi a.txt b.txt "])
+async def test_an_editor_in_place_of_a_file_tool_is_not_started(tmp_path: Path, text: str) -> None:
+    result = await run_one(tmp_path, text)
+    assert "nothing was run" in result and "write_file or patch" in result
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,10 @@ def build_child_env(secrets: "Secrets", environ: Mapping[str, str] = os.environ)
 
 
 def _has_password(value: str) -> bool:
-    """Whether it is the address of a service with a password in it, such as a database; those of
-    proxies and package indexes are kept."""
+    """Whether it is a private key, or the address of a service with a password in it, such as a
+    database; those of proxies and package indexes are kept."""
+    if "PRIVATE KEY-----" in value:
+        return True
     scheme, separator, rest = value.partition("://")
     person, at, _ = rest.partition("/")[0].rpartition("@")
     return bool(separator and at) and ":" in person and scheme.lower() not in ("http", "https")

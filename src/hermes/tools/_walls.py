@@ -119,6 +119,9 @@ def _explain_line(line: str, command: CommandSpec, home: Path) -> str:
     if not wall or not (missing or denied):
         return ""
     user_home = Path(command.env.get("HOME") or "/")
+    closed = any(hidden.is_relative_to(path) for hidden in policy.hidden)
+    if wall == "write" and closed and command.tier and command.tier.level == 2 and path.is_dir():
+        return f"[the sandbox does not list {path}, because something in it is hidden]"
     if wanted == Path("/tmp"):
         return "[the sandbox does not let commands write to /tmp; use $TMPDIR]"
     reason = explain_ungrantable(wanted, home, user_home, write=wall != "read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,10 @@ _NO_EDITOR = (
     "pty with background, and process to type.' >&2; false"
 )
 """What programs run where they would wait for a person who edits a file."""
+_EDITS = re.compile(
+    r"\s*(?:vi|vim|nvim|nano|pico|emacs|micro|mcedit)(?:\s+[^\s|;&<>+-][^\s|;&<>]*)*\s*"
+)
+"""An editor with files and no options: it would wait for keys until the time is over."""
 
 
 class Params(Struct, frozen=True):
@@ -67,6 +72,11 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     timeout = min(ctx.workspace.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
         raise ToolError("timeout must be more than 0 seconds.")
+    if not (p.pty or p.background) and _EDITS.fullmatch(p.command):
+        raise ToolError(
+            "An editor needs a terminal, and nobody can type into this command; nothing was run. "
+            "Change files with write_file or patch, or use pty with background and process."
+        )
     if backend := ctx.services.get(BACKEND):
         await require_confinement(ctx, backend)
         folder, walls, tier = resolve_folder(p.workdir, backend), None, None

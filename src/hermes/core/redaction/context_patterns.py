@@ -7,6 +7,7 @@ from hermes.core.redaction.pattern import (
     BEGIN,
     HEX,
     IS,
+    LINE,
     QUOTE,
     SecretFamily,
     W,
@@ -33,12 +34,12 @@ _VALUE = (
 _TELLING = (
     r"(?<![a-z])(?i:password|passwd|passphrase|client_?secret|app_?secret)|(?<![a-zA-Z])pwd"
     r"|(?<=[A-Z0-9_])(?:SECRET|_PASS|_PWD|_PW|_API_KEY)"
-    r"|(?i:secret_?key|api_?key|api_?token)"
+    r"|(?i:secret[_-]?key|api[_-]?key|api[_-]?token)"
 )
 _LETTER_CASES = (
     "assword ASSWORD asswd ASSWD assphrase ASSPHRASE client ClientSecret CLIENT app pwd "
-    "SECRET _PASS _PWD _PW _API_KEY secret pi_key pikey piKey PI_KEY pi_token pitoken piToken "
-    "PI_TOKEN"
+    "SECRET _PASS _PWD _PW _API_KEY secret pi-key pi_key pikey piKey PI_KEY pi_token pitoken "
+    "piToken PI_TOKEN"
 )
 """Parts of those names."""
 _PAIR = re.compile(r"=([^;\s]+)")
@@ -135,14 +136,14 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
     context_family(
         "variable",
         "PASSWORD PASSWD SECRET TOKEN _KEY APIKEY _PASS",
-        r"(?m)^\s*(?:\d+[:|\t]\s*)?(?:ENV|ARG)\s+[A-Z0-9_]{0,60}"
+        rf"{LINE}(?:ENV|ARG)\s+[A-Z0-9_]{{0,60}}"
         r"(?:PASSWORD|PASSWD|SECRET|TOKEN|_KEY|APIKEY|_PASS)\s+[\"']?([^\s\"'`\\]{3,256})",
         is_setting,
     ),
     context_family(
         "assignment",
-        "password: passwd: passphrase: password= passwd=",
-        r"(?m)^\s*(?:\d+[:|\t]\s*)?[\w.-]{0,80}(?:password|passwd|passphrase)\s?[:=]\s?"
+        "password: passwd: passphrase: password= passwd= _secret",
+        rf"{LINE}[\w.-]{{0,80}}(?:password|passwd|passphrase|client_secret|app_secret)\s?[:=]\s?"
         r"((?=[^\s]*\d)(?=[^\s]*[A-Za-z])[^\s\"'`,;:\\]{6,256})\s*$",
         is_setting,
     ),
@@ -155,7 +156,7 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
     context_family(
         "assignment",
         "PASSWORD: SECRET: TOKEN: _KEY: PASSWD: _PASS:",
-        r"(?m)^\s*(?:\d+[:|\t]\s*)?(?:- )?[A-Z0-9_]{0,60}"
+        rf"{LINE}(?:- )?[A-Z0-9_]{{0,60}}"
         r"(?:PASSWORD|PASSWD|SECRET|TOKEN|_KEY|_PASS):\s"
         r"((?=[^\s]*\d)(?=[^\s]*[A-Za-z])[^\s\"'`,;:\\]{6,256})\s*$",
         is_setting,
@@ -176,7 +177,7 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
     context_family(
         "assignment",
         ".password= .passwd= .secret= .token=",
-        r"(?m)^\s*[\w-]{1,40}(?:\.[\w-]{1,40}){0,7}\.(?:password|passwd|secret|token)="
+        rf"{LINE}[\w-]{{1,40}}(?:\.[\w-]{{1,40}}){{0,7}}\.(?:password|passwd|secret|token)="
         r"([^\s\"'`,;\\]{3,256})\s*$",
         is_setting,
     ),
@@ -194,6 +195,12 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
         None,
     ),
     *_assignment_families(),
+    context_family(
+        "query",
+        "password= passwd= pwd=",
+        r"[?&;](?:password|passwd|pwd)=([^\s\"'`<>&;\\]{3,256})",
+        is_quoted_password,
+    ),
     context_family("query", "key=", rf"[?&;]key=({W}{{20,256}})", is_unbroken),
     context_family(
         "option",
@@ -206,7 +213,7 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
         "option",
         "--password --passwd",
         rf"--(?:[a-z]{{1,20}}-){{0,3}}(?:password|passwd)[= ]{QUOTE}([^\s\"'\\]{{6,256}})",
-        is_written_out,
+        is_quoted_password,
     ),
     context_family(
         "option",
@@ -240,7 +247,7 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
         "element",
         "assword> assphrase>",
         r"<(?:[\w.:-]{0,60})(?i:password|passphrase)>([^<\s]{6,256})</",
-        is_written_out,
+        is_quoted_password,
     ),
     context_family(
         "hash",

@@ -157,6 +157,8 @@ BEGIN = (
     r"|(?<=\[[mK]))"
 )
 """A token begins where a word does, or after an escape sequence of a string, URL or terminal."""
+LINE = r"(?m)^(?:[^\n:]{1,200}[:-]\d{1,7}[:-]|[ \t]*\d+[:|\t→]|[+-])?[ \t]*"
+"""The beginning of a line, after what tools print there: file and number, the sign of a diff."""
 IS = rf"{QUOTE}\s{{0,8}}(?:=>|:=|[=:])\s{{0,8}}{QUOTE}"
 
 

@@ -34,11 +34,12 @@ _LAST = (  # the end of a key whose beginning was not asked for
 )
 _ROW = (
     r"(?:(?<![A-Za-z0-9+/=])|(?<=\n\+)|(?<=\A\+))"
-    r"(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})(?=\r?(?:\n|$))"
+    r"(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})(?=[ \t]*\$?\r?(?:\n|$))"
 )
+_END = r"[ \t]*\$?\r?\n{1,2}[^\n]{0,300}?"
 _ROWS = (  # the middle of a key; a certificate or a public key as a whole is none
     r"(?:-----BEGIN (?!(?:[A-Z0-9]+ ){0,3}PRIVATE)[A-Z0-9 ]{3,40}-----(?:[^-]|-(?!----END))*+"
-    rf"|({_ROW}(?:\r?\n{{1,2}}[^\n]{{0,300}}?{_ROW})+))"
+    rf"|({_ROW}(?:{_END}{_ROW})+(?:{_END}(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{{16,70}}={{0,2}}(?=\s|\$|\Z))?))"
 )
 _GITLAB = (
     rf"gl(?:pat|dt|rtr?|cbt|ptt|ft|imt|agent|soat|ffct|oas|wt)-{W}{{16,}}"
@@ -262,6 +263,7 @@ TOKEN_FAMILIES: tuple[SecretFamily, ...] = (
     _pem_family("pgp-key", "PGP "),
     _pem_family("private-key", r"(?:(?:RSA|EC|DSA|ENCRYPTED|ANY|SSH2 ENCRYPTED) )?"),
     context_family("private-key", "-----END", _LAST, _has_body),
+    SecretFamily("private-key", (), _ROWS, _is_base64),
     token_family(  # the first line of one, alone
         "private-key",
         "CAQAwBQYDK2V IBADANBgkqhkiG9w0BAQEFAASC IBAAK MHcCAQEEI MIGkAgEBBD MIHcAgEBBE "
@@ -271,7 +273,6 @@ TOKEN_FAMILIES: tuple[SecretFamily, ...] = (
         r"|MI[A-Za-z0-9+/]{1,4}AgEAMB[AM]GByqGSM49AgEG[BC]|b3BlbnNzaC1rZXktdjEA)"
         r"[A-Za-z0-9+/]{16,}={0,2}",
     ),
-    SecretFamily("private-key", (), _ROWS, _is_base64),
     context_family(
         "private-key",
         ".pem .key id_rsa id_ed25519 id_ecdsa id_dsa",

@@ -1,8 +1,7 @@
 """Judges a shell command before it runs: allow, ask a human, or deny."""
 
-# In the order a command passes through: `prescan` (shapes too costly to parse), `parser` (simple
-# commands), `wrappers` (what they run), `analyzer` with `hard_denials`, `lost_work` and, without a
-# sandbox, `read_only`. `rules` are the user's.
+# A command passes through `prescan` (shapes too costly to parse), `parser` (simple commands),
+# `wrappers` (what they run), then `analyzer` with `hard_denials`, `lost_work` and `read_only`.
 
 from pathlib import Path
 

@@ -1,48 +1,29 @@
 """Judges a command line by its simple commands."""
 
 import re
-from itertools import chain
+from functools import cache
 from typing import NamedTuple
 
 from hermes.core.untrusted_text import explain_misleading
-from hermes.exec.command_policy import types, wrappers
+from hermes.exec.command_policy import read_only, types, wrappers
 from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_program
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
 from hermes.exec.command_policy.parser import CommandReader
 from hermes.exec.command_policy.paths import PathZones, change_folder
-from hermes.exec.command_policy.read_only import (
-    explain_private_read,
-    is_read_only,
-    is_reader,
-    read_plain_line,
-)
 from hermes.exec.command_policy.rules import CommandRules
 from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
-from hermes.exec.command_policy.words import (
-    LISTS,
-    REMEMBERED_PREFIXES,
-    UNKNOWN,
-    display_argv,
-    expand_braces,
-)
+from hermes.exec.command_policy.words import LISTS, REMEMBERED_PREFIXES, UNKNOWN, display_argv
+from hermes.exec.sandbox.planted_files import list_hooks_and_remotes
 
-_MAX_LAYERS = 6
-_MAX_COMMANDS = 600
-_MAX_PROGRAMS = 24
-_MAX_REASONS = 6
-_MAX_REASON = 200
-_AGENT_FILES = "it touches the agent's own files"
-_OWN_PROGRAM = "only the user may run hermes itself"
-_RUN_TIME = "parts of it are known only at run time"
-_NOT_PLAIN = "it is not known to only read"
+_MAX_LAYERS, _MAX_COMMANDS, _MAX_PROGRAMS = 6, 600, 24
+_MAX_REASONS, _MAX_REASON = 6, 200
 _EFFECTS = LISTS.get_table("effects without a sandbox")
 _WITH_SUBCOMMAND = LISTS.get_words("programs with subcommands")
 _NOT_REMEMBERED = wrappers.SHELLS | wrappers.WRAPPERS | LISTS.get_words("not remembered")
 """Programs that run others, or whose words do not say what they do."""
 _HOOKS = {name: set(hooks.split()) for name, hooks in LISTS.get_table("git hooks")}
-_GIT_TRANSFERS = (("push",), ("pull",), ("fetch",))
-_GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
-_GIT_RUNS_OPTIONS = LISTS.get_words("git options that run programs or write files")
+_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
+_GIT_OPTIONS = LISTS.get_words("git options that run programs or write files")
 
 
 class _Question(NamedTuple):
@@ -69,11 +50,13 @@ class CommandAnalyzer:
         self._denials: list[str] = []
         self._questions: list[_Question] = []
         self._unreadable = ""
+        self._read_repository = cache(list_hooks_and_remotes)
 
     def judge_command(self, command: str, folder: str) -> Judgement:
         self._split_text(command, folder, 0)
         misleading = explain_misleading(command)
-        plain = None if misleading else read_plain_line(command, folder, self._path_zones.user_home)
+        home = self._path_zones.user_home
+        plain = None if misleading else read_only.read_plain_line(command, folder, home)
         for simple in self._commands:
             self._check_denials(simple)
             self._check_rules(simple)
@@ -82,14 +65,14 @@ class CommandAnalyzer:
                 exact = self._sandboxed and words[0] == "git" and len(words) > 2
                 if not self._allows(words, 3):
                     self._ask(reason, words if exact else ())
-        read_only = not self._questions and self._reads_freely(plain)
+        reads = not self._questions and self._reads_freely(plain)
         if self._sandboxed and self._unreadable and (name := find_hard_program(command)):
             self._ask(f"{self._unreadable}, and it may run {name}")
-        elif not self._sandboxed and not read_only:
+        elif not self._sandboxed and not reads:
             self._check_unconfined(plain, misleading)
-        return self._build_judgement(self._find_acting(plain), read_only=read_only)
+        return self._build_judgement(self._find_acting(plain), reads=reads)
 
-    def _build_judgement(self, acting: tuple[Argv, ...], *, read_only: bool) -> Judgement:
+    def _build_judgement(self, acting: tuple[Argv, ...], *, reads: bool) -> Judgement:
         reasons = self._denials or [question.reason for question in self._questions]
         grants = [question.grant for question in self._questions]
         remembered = bool(grants) and all(grants) and not self._denials
@@ -98,7 +81,7 @@ class CommandAnalyzer:
             tuple(dict.fromkeys(map(_shorten_reason, reasons)))[:_MAX_REASONS],
             tuple(_shorten_reason(q.reason) for q in self._questions if q.unconfined),
             tuple(display_argv(simple.argv) for simple in self._commands if simple.argv),
-            read_only and not reasons,
+            reads and not reasons,
             tuple(dict.fromkeys(grants)) if remembered else (),
             not self._unreadable,
             any(writes_repository(simple.argv) for simple in self._commands),
@@ -145,16 +128,14 @@ class CommandAnalyzer:
     def _check_denials(self, simple: SimpleCommand) -> None:
         zones, folder = self._path_zones, simple.folder
         reasons = [zones.explain_denied_write(word, folder) for word in simple.writes]
-        argv = simple.argv
-        if "{" in "".join(argv):
-            argv = tuple(chain(*(expand_braces(word, zones.user_home) for word in argv)))
+        argv = zones.expand_words(simple.argv)
         reasons.append(explain_denial(argv, folder, zones))
         named = {(word, folder) for word in (*argv, *simple.writes, *simple.reads)} - self._named
         self._named |= named
         if any(zones.touches_agent(*word) for word in named):
-            reasons.append(_AGENT_FILES)
+            reasons.append("it touches the agent's own files")
         if wrappers.program_name(simple.argv) == "hermes" and simple.argv[1:] != ("--version",):
-            reasons.append(_OWN_PROGRAM)
+            reasons.append("only the user may run hermes itself")
         self._denials += filter(None, reasons)
 
     def _check_rules(self, simple: SimpleCommand) -> None:
@@ -173,7 +154,7 @@ class CommandAnalyzer:
         return rule is not None and rule.decision == "allow" and len(rule.prefix) >= size
 
     def _find_acting(self, plain: tuple[SimpleCommand, ...] | None) -> tuple[Argv, ...]:
-        acting = [simple for simple in plain or () if not is_read_only(simple)]
+        acting = [simple for simple in plain or () if not read_only.is_read_only(simple)]
         known = all(
             grant_prefix(wrappers.simplify_command(s.argv))
             and not (self._exceeds_rule(s) or s.writes or s.reads or UNKNOWN in "".join(s.argv))
@@ -183,7 +164,8 @@ class CommandAnalyzer:
 
     def _reads_freely(self, plain: tuple[SimpleCommand, ...] | None) -> bool:
         return bool(plain) and not any(
-            not is_read_only(simple) or explain_private_read(simple, self._path_zones)
+            not read_only.is_read_only(simple)
+            or read_only.explain_private_read(simple, self._path_zones)
             for simple in plain or ()
         )
 
@@ -197,13 +179,18 @@ class CommandAnalyzer:
         if plain is None:
             effects = filter(None, (_describe_effect(simple.argv) for simple in self._commands))
             unknown = any(UNKNOWN in "".join(simple.argv) for simple in self._commands)
-            self._ask(next(effects, _RUN_TIME if unknown else _NOT_PLAIN), unconfined=True)
+            why = (
+                "parts of it are known only at run time"
+                if unknown
+                else "it is not known to only read"
+            )
+            self._ask(next(effects, why), unconfined=True)
 
     def _check_plain(self, simple: SimpleCommand) -> None:
         if simple.writes:
             self._ask(f"it writes {simple.writes[0]}", unconfined=True)
-        if is_read_only(simple):
-            if reason := explain_private_read(simple, self._path_zones):
+        if read_only.is_read_only(simple):
+            if reason := read_only.explain_private_read(simple, self._path_zones):
                 self._ask(reason)
             return
         words = wrappers.simplify_command(simple.argv)
@@ -222,20 +209,18 @@ class CommandAnalyzer:
     def _exceeds_rule(self, simple: SimpleCommand) -> str:
         """Why a rule about this program does not cover this use of it; empty when it does."""
         words = wrappers.simplify_command(simple.argv)
-        if words[0] != "git":
+        if words[0] != "git" or len(words) < 2:
             return ""
-        if any(
-            _GIT_RUNS.fullmatch(w) or wrappers.abbreviates_option(w, *_GIT_RUNS_OPTIONS)
-            for w in words
-        ):
+        runs = (_RUNS.fullmatch(w) or wrappers.abbreviates_option(w, *_GIT_OPTIONS) for w in words)
+        if any(runs):
             return "git is given a program to run or a file to write"
         options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
         if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
             return "git uses another repository, folder or setting than the project's own"
-        hooks, remotes = self._path_zones.hooks_and_remotes
-        if hooks := hooks & _HOOKS.get("".join(words[1:2]), _HOOKS["*"]):
+        hooks, remotes = self._read_repository(simple.folder or "", self._path_zones.user_home)
+        if hooks := hooks & _HOOKS.get(words[1], _HOOKS["*"]):
             return f"git runs the hook {min(hooks)}, which may run files that have changed"
-        if words[1:2] in _GIT_TRANSFERS:
+        if words[1] in ("push", "pull", "fetch"):
             named = {*[word for word in words[2:] if not word.startswith("-")][:1]}
             by_address = any(re.match(r".*:/|.*@|[./~]", word) for word in words)
             if by_address or not named <= remotes:
@@ -249,7 +234,7 @@ def _shorten_reason(reason: str) -> str:
 
 def _describe_effect(argv: Argv) -> str:
     words = wrappers.simplify_command(argv)
-    if is_reader(words[:1]) and UNKNOWN in "".join(words):
+    if read_only.is_reader(words[:1]) and UNKNOWN in "".join(words):
         return f"what {words[0]} reads is known only at run time"
     text = " ".join(words[:20])
     return next((effect for effect, *rest in _EFFECTS if re.match("|".join(rest), text)), "")

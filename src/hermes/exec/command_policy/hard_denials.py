@@ -2,16 +2,11 @@
 
 import re
 
+from hermes.exec.command_policy import wrappers
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.types import Argv
 from hermes.exec.command_policy.words import LISTS
-from hermes.exec.command_policy.wrappers import (
-    abbreviates_option,
-    find_starts,
-    find_values,
-    program_name,
-    unwrap_command,
-)
+from hermes.exec.command_policy.wrappers import abbreviates_option, find_values, program_name
 
 _READ_ONLY_OPTIONS = frozenset("-l --list -h --help -V --version -i -I print -d --dump".split())
 _NEVER = {
@@ -29,7 +24,6 @@ _OPTION = re.compile("-.")
 _EDITING = frozenset(("sed", "perl", "unlink", *_OUTPUT_OPTIONS))
 """They are denied only what nobody may overwrite."""
 _BY_NAME = re.compile(r"^-i?(?:name|path)\n.*\w", re.MULTILINE)
-_COMBINED = frozenset("! -not -o -or ,".split())
 _SYSTEM = LISTS.get_words("vital folders") - {"/root"} | {""}
 """In these, what find deletes by its name is vital too."""
 _NAMES = frozenset(("kill", "pkill", "killall")).union(_NEVER, _EFFECTS, _WRITERS, _EDITING)
@@ -44,10 +38,8 @@ def explain_denial(argv: Argv, folder: str | None, path_zones: PathZones) -> str
     if reason and not (name in _DISK_PROGRAMS and _are_files(args, folder, path_zones)):
         return reason
     vital, written = _find_targets(name, args)
-    for word in vital:
-        if path_zones.is_vital(word, folder):
-            return f"{_EFFECTS[name]} {word}"
-    reasons = (path_zones.explain_denied_write(word, folder) for word in written)
+    reasons = [f"{_EFFECTS[name]} {w}" for w in vital if path_zones.is_vital(w, folder)]
+    reasons += [path_zones.explain_denied_write(word, folder) for word in written]
     return next(filter(None, reasons), "")
 
 
@@ -116,10 +108,11 @@ def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
 
 
 def _find_deleted(args: Argv) -> list[str]:
-    run = {program_name(argv) for argv in unwrap_command(("find", *args)).commands}
+    run = {program_name(argv) for argv in wrappers.unwrap_command(("find", *args)).commands}
     deletes = "-delete" in args or not run.isdisjoint(("rm", "shred", "unlink"))
-    named = _BY_NAME.search("\n".join(args)) and _COMBINED.isdisjoint(args)
-    return [f for f in find_starts(args) if deletes and (not named or f.rstrip("/") in _SYSTEM)]
+    named = _BY_NAME.search("\n".join(args)) and {"!", "-not", "-o", "-or", ","}.isdisjoint(args)
+    starts = wrappers.find_starts(args) if deletes else ()
+    return [folder for folder in starts if not named or folder.rstrip("/") in _SYSTEM]
 
 
 def _split_flags(args: Argv) -> tuple[set[str], list[str]]:

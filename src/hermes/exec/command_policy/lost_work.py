@@ -32,9 +32,8 @@ def explain_lost_work(simple: SimpleCommand, path_zones: PathZones) -> str:
         args = args if args and not args[0].startswith("-") else (".", *args)
         tests = "".join(f" {word}" for word in args[1:]) if name == "find" else ""
         deletes = bool(_FIND_ALL.fullmatch(tests)) and ("-delete" in tests or "rm " in tests)
-    if not (deletes and any(path_zones.is_whole_workspace(a, simple.folder) for a in args)):
-        return ""
-    return "it deletes the whole project folder, ignored files included"
+    whole = deletes and any(path_zones.is_whole_workspace(arg, simple.folder) for arg in args)
+    return "it deletes the whole project folder, ignored files included" if whole else ""
 
 
 def _explain_git(argv: Argv) -> str:

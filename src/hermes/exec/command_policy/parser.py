@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from hermes.exec.command_policy.paths import change_folder
 from hermes.exec.command_policy.prescan import MAX_BYTES, check_shape
@@ -20,8 +20,6 @@ _SUBSHELLS = frozenset(("subshell", "command_substitution", "process_substitutio
 _EXPANSIONS = _SUBSHELLS | {"simple_expansion", "expansion", "arithmetic_expansion"}
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 _STATEMENTS = frozenset("pipeline list command redirected_statement subshell".split())
-_Targets: TypeAlias = dict[str, list[str]]
-"""The redirections of one command: files it writes and reads, and texts it is fed."""
 _LEAVES = frozenset("comment raw_string ansi_c_string heredoc_start heredoc_end".split())
 
 
@@ -113,7 +111,7 @@ class CommandReader:
     def _add_command(self, node: Node | None, redirects: list[Node]) -> None:
         """Add a command and its redirections: several where the parser missed the end of a line."""
         lines: list[list[str]] = [[]]
-        targets: _Targets = {"writes": [], "reads": [], "feed": []}
+        targets: dict[str, list[str]] = {"writes": [], "reads": [], "feed": []}
         before: Node | None = None
         for child in [*(node.children if node is not None else []), *redirects]:
             if before is not None and self._ends_line(before, child):
@@ -130,7 +128,7 @@ class CommandReader:
             if argv or targets["writes"] or targets["reads"]:
                 self._append_command(argv, targets)
 
-    def _append_command(self, argv: Argv, targets: _Targets) -> None:
+    def _append_command(self, argv: Argv, targets: dict[str, list[str]]) -> None:
         writes, reads, feed = (tuple(targets[kind]) for kind in ("writes", "reads", "feed"))
         fed = "\n".join((*feed, *self._substituted)) or self._echoed
         self._substituted.clear()
@@ -139,7 +137,9 @@ class CommandReader:
         self._echoed = _find_output(simple)
         self._folder = change_folder(argv, self._folder, self._home)
 
-    def _read_redirect(self, node: Node, targets: _Targets, lines: list[list[str]]) -> None:
+    def _read_redirect(
+        self, node: Node, targets: dict[str, list[str]], lines: list[list[str]]
+    ) -> None:
         if node.type == "herestring_redirect":
             targets["feed"].append(self._read_word(node.named_children[-1]))
         elif node.type == "heredoc_redirect":
@@ -157,7 +157,9 @@ class CommandReader:
                     lines.append([])
                 lines[-1].append(word)
 
-    def _read_heredoc(self, node: Node, targets: _Targets, lines: list[list[str]]) -> None:
+    def _read_heredoc(
+        self, node: Node, targets: dict[str, list[str]], lines: list[list[str]]
+    ) -> None:
         start = node.start_byte
         for child in node.named_children:
             if child.type == "heredoc_start":

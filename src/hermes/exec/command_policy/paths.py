@@ -2,13 +2,12 @@
 
 import os
 import re
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from hermes.exec.command_policy.types import Argv
-from hermes.exec.command_policy.words import LISTS, UNKNOWN
+from hermes.exec.command_policy.words import LISTS, UNKNOWN, expand_braces
 from hermes.exec.path_rules import explain_denial, resolve_links
-from hermes.exec.sandbox.planted_files import list_hooks_and_remotes
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"
@@ -36,13 +35,15 @@ class PathZones:
         self._homes = _path_spellings(home)
         self._links_left = _MAX_LINKS
 
+    def expand_words(self, argv: Argv) -> Argv:
+        """The words with `{a,b}` written out."""
+        if "{" not in "".join(argv):
+            return argv
+        return tuple(word for given in argv for word in expand_braces(given, self.user_home))
+
     def resolve_path(self, word: str, folder: str | None) -> str | None:
         """The path a word names; None when that is known only at run time."""
-        if UNKNOWN in word:
-            return None
-        if word.startswith("/"):
-            return normalize_path(word)
-        return None if folder is None else normalize_path(f"{folder}/{word}")
+        return None if UNKNOWN in word else _join_word(folder, word)
 
     def _resolve_both(self, word: str, folder: str | None) -> tuple[str, ...]:
         """The path a word names, and where it leads when it is a link."""
@@ -96,11 +97,6 @@ class PathZones:
             path = os.path.dirname(path)  # noqa: PTH120 - text, as everywhere here
         return folder is not None and self.in_workspace(resolve_links(folder))
 
-    @cached_property
-    def hooks_and_remotes(self) -> tuple[set[str], set[str]]:
-        """Of the workspace's repository. What is no remote's name is a folder to git."""
-        return list_hooks_and_remotes(self._workspaces[-1], self.user_home)
-
     def in_workspace(self, path: str) -> bool:
         return any(path == w or _is_inside(path, w) for w in self._workspaces)
 
@@ -117,7 +113,8 @@ class PathZones:
         """Why reading a path needs a person without a sandbox; empty when it does not."""
         paths = self._resolve_both(word, folder)
         for path in paths:
-            if _SECRET_PATHS.match(path) or self._is_secret(Path(path)):
+            denied = explain_denial(Path(path), Path(self.user_home), write=False)
+            if denied or _SECRET_PATHS.match(path) or not _SECRET_NAMES.isdisjoint(path.split("/")):
                 return f"it reads {word}, which holds credentials"
             if path.startswith("/dev/") and not _PLAIN_DEVICE.match(path):
                 return f"it reads the device {word}"
@@ -127,10 +124,6 @@ class PathZones:
             ):
                 return f"it reads everything below {word}, which holds credentials"
         return "" if paths else "it reads files that are known only at run time"
-
-    def _is_secret(self, path: Path) -> bool:
-        denied = explain_denial(path, Path(self.user_home), write=False)
-        return bool(denied) or not _SECRET_NAMES.isdisjoint(path.parts)
 
 
 @lru_cache(2048)
@@ -148,9 +141,13 @@ def change_folder(argv: Argv, folder: str | None, user_home: str) -> str | None:
     target = words[0] if words else (user_home if argv[0] == "cd" else UNKNOWN)
     if UNKNOWN in target or target == "-" or argv[0] == "popd":
         return None
-    if target.startswith("/"):
-        return normalize_path(target)
-    return None if folder is None else normalize_path(f"{folder}/{target}")
+    return _join_word(folder, target)
+
+
+def _join_word(folder: str | None, word: str) -> str | None:
+    if word.startswith("/"):
+        return normalize_path(word)
+    return None if folder is None else normalize_path(f"{folder}/{word}")
 
 
 def _path_spellings(path: Path) -> tuple[str, ...]:

@@ -9,12 +9,8 @@ MAX_BYTES = 128 * 1024
 _MAX_DEPTH = 24
 _MAX_COUNTS = {"parts": 400, "words": 4000, "closing brackets": 60, "here-documents": 30}
 _LIMITS: dict[tuple[str, ...], int] = {
-    tuple("|&;()<>{}`[]"): 8000,
-    ('"', "'"): 8000,
-    ("$",): 1500,
-    ("[[",): 200,
-    ("\\\n",): 300,
-}
+    tuple("|&;()<>{}`[]"): 8000, ('"', "'"): 8000, ("$",): 1500, ("[[",): 200, ("\\\n",): 300
+}  # fmt: skip
 """How often these may occur in all."""
 _CODE = re.compile(
     r"""

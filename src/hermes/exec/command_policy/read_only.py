@@ -74,10 +74,9 @@ def _close_command(found: dict[str, list[str]], folder: str | None) -> SimpleCom
 
 
 def _read_word(source: str, user_home: str) -> str:
-    known = source[:2] in ("~", "~/") or not source.startswith("~")
-    return (
-        source if source in "[]" else unquote_word(source, user_home, UNKNOWN) if known else UNKNOWN
-    )
+    if source.startswith("~") and source[:2] not in ("~", "~/"):
+        return UNKNOWN
+    return source if source in "[]" else unquote_word(source, user_home, UNKNOWN)
 
 
 def is_read_only(command: SimpleCommand) -> bool:
@@ -114,11 +113,9 @@ def explain_private_read(command: SimpleCommand, path_zones: PathZones) -> str:
         return ""
     recursive = name in _READS_FOLDERS
     words = (*command.argv[1:], *command.reads, *(["."] if recursive else []))
-    for word in words:
-        path = word.partition("=")[2] or word if word.startswith("-") else word
-        if reason := path_zones.explain_secret(path, command.folder, recursive=recursive):
-            return reason
-    return ""
+    paths = (w.partition("=")[2] or w if w.startswith("-") else w for w in words)
+    found = (path_zones.explain_secret(p, command.folder, recursive=recursive) for p in paths)
+    return next(filter(None, found), "")
 
 
 def _matches_shape(args: Argv, short: str, long: tuple[str, ...]) -> bool:

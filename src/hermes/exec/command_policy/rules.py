@@ -77,12 +77,11 @@ def _check_examples(rule: CommandRule) -> None:
     if rule.escalate and rule.decision != "allow":
         raise ConfigError(f"The approval rule {name!r} escalates, so its decision must be allow.")
     for example in (*rule.match, *rule.miss):
-        want = example in rule.match
-        if rule.matches_command(_split_words(example)) != want:
-            wrong = ("not match", "does") if not want else ("match", "does not")
-            raise ConfigError(
-                f"The approval rule {name!r} should {wrong[0]} {example!r}, but {wrong[1]}."
+        if (does := rule.matches_command(_split_words(example))) != (example in rule.match):
+            wrong = (
+                f"not match {example!r}, but does" if does else f"match {example!r}, but does not"
             )
+            raise ConfigError(f"The approval rule {name!r} should {wrong}.")
 
 
 def _split_words(text: str) -> tuple[str, ...]:

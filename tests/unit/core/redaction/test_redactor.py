@@ -83,6 +83,10 @@ KEY_VIEWS = {
     "two lines of it": lambda lines: lines[2:4],
     "two columns": lambda lines: [f"{line:72}<" for line in lines],
     "added, from the middle": lambda lines: [f"+{line}" for line in lines[2:5]],
+    "hits without the first line": lambda lines: [
+        f"key:{n}: {line}" for n, line in enumerate(lines[1:-1], 2)
+    ],
+    "with ends of lines": lambda lines: [f"{line}$" for line in lines],
     "one hit": lambda lines: [f"keys/server.key:4:{lines[3]}"],
 }
 """The lines of a key as tools show them."""
@@ -152,9 +156,13 @@ def test_certificates_and_public_keys_stay() -> None:
         '$env:DB_PASSWORD = "Sommer-2024"',
         "SECRET_KEY = 'Sommer-33-abc'",
         "client_secret=Sommer-22",
+        "secret-key = 'Sommer22x'",
         "jdbc:mysql://h/db?user=u&password=Sommer-1",
         "login failed (password=Sommer-2024)",
         "<password>Sommer-3</password>",
+        "<password>Sommer33</password>",
+        "mysqldump --password=Sommer22 x",
+        "jdbc:mysql://h/db?user=u&password=Sommer22",
         "ALTER USER u IDENTIFIED BY 'Sommer-6'",
         "docker login -u x -p Sommer-7",
         "MY_PW=Sommer7",
@@ -174,6 +182,24 @@ def test_the_value_of_a_telling_name_is_caught_whatever_it_looks_like(text: str)
     cleaned = Redactor().redact(f"first\n{text}\nlast")
     assert "[redacted:" in cleaned and "Sommer" not in cleaned
     assert cleaned.startswith("first\n") and cleaned.endswith("\nlast")
+
+
+@pytest.mark.parametrize("before", ["c.yml:3: ", "a b/c-3-", "+", "-", "+  ", "12|", "   12\t"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: Sommer-2024",
+        "passwd=Sommer-2024",
+        "client_secret: Sommer22x",
+        "DB_PASSWORD: Sommer-2024",
+        "ENV DB_PASSWORD Sommer-2024",
+        "spring.datasource.password=Sommer",
+    ],
+)
+def test_a_telling_name_is_known_behind_what_tools_print(text: str, before: str) -> None:
+    cleaned = Redactor().redact(f"first\n{before}{text}\nlast")
+    assert cleaned.startswith(f"first\n{before}") and cleaned.endswith("\nlast")
+    assert "[redacted:" in cleaned and "Sommer" not in cleaned
 
 
 @pytest.mark.parametrize(
