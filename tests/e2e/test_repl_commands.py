@@ -392,18 +392,18 @@ async def test_the_status_names_folder_and_branch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "ready"),
-    [(["fix the build"], ""), (["--plain", "fix the build"], ""), (["chat", "fix the build"], "")],
+    "args",
+    [["fix the build"], ["--plain", "fix the build"], ["chat", "fix the build"], ["- fix --all"]],
 )
-async def test_a_prompt_on_the_command_line(tmp_path: Path, args: list[str], ready: str) -> None:
+async def test_a_prompt_on_the_command_line(tmp_path: Path, args: list[str]) -> None:
     async with Provider([say("it is fixed"), say("and more")]) as p:
         home = Home.of(tmp_path, p)
-        async with terminal(home, args, ready=ready) as t:
+        async with terminal(home, args, ready="") as t:
             await t.see("it is fixed")
             await t.see("you>" if "--plain" in args else "Enter: send")
             t.type("thanks" + ("\n" if "--plain" in args else ENTER))
             await t.see("and more")
-        assert [m["content"] for m in p.requests[0].json["messages"][1:]] == ["fix the build"]
+        assert [m["content"] for m in p.requests[0].json["messages"][1:]] == [args[-1]]
 
 
 async def test_commands_that_the_user_wrote(tmp_path: Path) -> None:

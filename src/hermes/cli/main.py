@@ -189,7 +189,7 @@ def _run_arguments(argv: list[str]) -> int:
 def _dispatch_arguments(argv: list[str]) -> int:
     profile = ""
     words = list(argv)
-    while words and words[0].startswith("-"):
+    while words and words[0].startswith("-") and not _is_text(words[0]):
         option = words.pop(0)
         name, equals, value = option.partition("=")
         if option in ("-h", "--help"):
@@ -213,6 +213,11 @@ def _dispatch_arguments(argv: list[str]) -> int:
     return _run_command(words[0], words[1:], profile)
 
 
+def _is_text(word: str) -> bool:
+    """Whether it is no command and no option but a prompt."""
+    return any(letter.isspace() for letter in word.strip())
+
+
 def _expects_chat() -> bool:
     """Whether a person sits at a terminal, or text was piped in."""
     if os.isatty(0):
@@ -227,7 +232,7 @@ def _run_command(name: str, words: list[str], profile: str) -> int:
         return 0
     if name == "help":
         return _run_command(words[0], ["--help"], profile) if words else _print_help()
-    if any(letter.isspace() for letter in name.strip()):  # no command but a prompt
+    if _is_text(name):
         return _run_command("chat", [name, *words], profile)
     if name not in COMMANDS:
         print_stderr(f"unknown command {name}; {_suggest_way(name, words)}")

@@ -94,8 +94,7 @@ async def _open_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(0):
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     else:  # a file, or nothing
-        with open(0, "rb", closefd=False) as source:
-            reader.feed_data(source.read())
+        reader.feed_data(sys.stdin.buffer.read())
         reader.feed_eof()
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, output)
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -57,11 +57,8 @@ def _list_mistakes(schema: Any, path: str) -> Iterator[str]:
     """What makes a schema mean nothing, so that any answer would fit it."""
     if not isinstance(schema, dict):
         return
-    for keyword, kinds in _KINDS.items():
-        value = schema.get(keyword)
-        place = f"{path}.{keyword}"
-        if keyword not in schema:
-            continue
+    for keyword in (name for name in _KINDS if name in schema):
+        value, kinds, place = schema[keyword], _KINDS[keyword], f"{path}.{keyword}"
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             yield f"{place} must be {' or '.join(_WORDS[kind] for kind in kinds if kind in _WORDS)}"
         elif keyword == "type":
@@ -69,15 +66,24 @@ def _list_mistakes(schema: Any, path: str) -> Iterator[str]:
                 if name not in _TYPE_NAMES:
                     yield f"{place} must be one of {', '.join(_TYPE_NAMES)}, not {name!r}"
         elif keyword == "pattern":
-            try:
-                re.compile(value)
-            except re.error as error:
-                yield f"{place} is no regular expression: {error}"
-        elif kinds == _SCHEMA:
-            yield from _list_mistakes(value, place)
-        elif keyword in _BY_NAME:
-            for name, part in value.items():
-                yield from _list_mistakes(part, f"{place}.{name}")
-        elif keyword in _LISTS:
-            for number, part in enumerate(value):
-                yield from _list_mistakes(part, f"{place}[{number}]")
+            yield from _list_pattern_mistakes(str(value), place)
+        else:
+            for part, where in _list_parts(keyword, value):
+                yield from _list_mistakes(part, f"{place}{where}")
+
+
+def _list_pattern_mistakes(pattern: str, place: str) -> Iterator[str]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        yield f"{place} is no regular expression: {error}"
+
+
+def _list_parts(keyword: str, value: Any) -> Iterator[tuple[Any, str]]:
+    """The schemas in the value of a keyword, and where in it."""
+    if _KINDS[keyword] == _SCHEMA:
+        yield value, ""
+    elif keyword in _BY_NAME:
+        yield from ((part, f".{name}") for name, part in value.items())
+    elif keyword in _LISTS:
+        yield from ((part, f"[{number}]") for number, part in enumerate(value))

@@ -200,7 +200,7 @@ def find_main_repository(workspace: Path) -> Path | None:
     top = os.fspath(workspace)
     entry = resolve_links(_read_git_link(top))
     folder, listed = os.path.dirname(entry), _read_text(f"{entry}/gitdir").strip()
-    if os.path.basename(folder) != "worktrees" or not listed:
+    if not folder.endswith("/worktrees") or not listed:
         return None
     main = os.path.dirname(folder)
     is_listed = _join_path(entry, listed) == f"{top}/.git"

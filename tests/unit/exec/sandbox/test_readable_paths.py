@@ -145,7 +145,7 @@ async def test_git_works_in_a_linked_worktree(tmp_path: Path, tier: SandboxTier)
     git(main, "worktree", "add", "-q", "-b", "side", str(tree))
     policy = build_policy("workspace-write", tree, tmp_path / "agent", home)
     script = f"echo two > file; git log --oneline; git status -sb; git diff; cat {main}/secret.txt"
-    outcome, text = await sh(script, policy, tier)
+    _outcome, text = await sh(script, policy, tier)
     assert "first commit" in text and "## side" in text and "+two" in text and "SECRET" not in text
     await sh(f"echo x > {main}/.git/config; echo x > {main}/.git/worktrees/tree/HEAD", policy, tier)
     git(tree, "status")
