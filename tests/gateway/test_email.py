@@ -248,3 +248,10 @@ async def test_setup_tries_both_servers(tmp_path: Path) -> None:
         done = await run_hermes(["gateway", "setup", "email"], g.home, stdin=f"{PASSWORD}\n")
         assert done.rc == 0 and ADDRESS in done.stdout
         (g.home.path / ".env").unlink()
+
+
+async def test_an_administrator_need_not_be_listed_twice(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"allowed_users": [], "admins": ["Owner@kit.example"]}
+    async with mailbox(tmp_path, say("Hello."), **settings) as (_, server):
+        await server.deliver(compose("Who are you?"))
+        await server.until_sent("Hello.")

@@ -7,7 +7,8 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ import pytest
 from hermes.gateway import texts
 from hermes.gateway.platforms import telegram as platform
 from hermes.gateway.process import supervisor
-from tests.gateway.gateways import gateway
+from tests.gateway.gateways import GatewayProcess, gateway
 from tests.gateway.messengers import messenger
-from tests.kit import Received, Reply, run_hermes, say
+from tests.kit import Gate, Received, Reply, run_hermes, say
 from tests.kit.bodies import messages
 from tests.kit.slack import slack
 from tests.kit.telegram import OWNER, TOKEN, Fault, telegram
@@ -115,16 +116,30 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@contextmanager
+def fill_disk(folder: Path) -> Iterator[FileIO]:
+    """A file that takes all space; truncating it gives the space back."""
+    with (folder / "ballast").open("wb", buffering=0) as ballast:
+        with suppress(OSError):
+            while ballast.write(bytes(4096)):
+                pass
+        yield ballast
+
+
+async def until_polled_in_vain(g: GatewayProcess) -> None:
+    """Until the gateway has found out that it can store nothing."""
+    await g.telegram.say(f"unstored {'x' * 3000}")
+    polls = g.telegram.polls
+    await g.telegram.until(lambda: g.telegram.polls >= polls + 2)
+
+
 async def test_f63_with_a_full_disk_nothing_is_confirmed_and_nothing_lost(
     small_disk: Path,
 ) -> None:
     async with gateway(small_disk, then=echo, gateway={"busy_ack": False}) as g:
         await g.telegram.say("before")
         await g.telegram.until_shown("re before")
-        with (small_disk / "ballast").open("wb", buffering=0) as ballast:
-            with suppress(OSError):
-                while ballast.write(bytes(4096)):
-                    pass
+        with fill_disk(small_disk) as ballast:
             sent = [f"m{number}" for number in range(4)]
             for text in sent:
                 await g.telegram.say(f"{text} {'x' * 3000}")
@@ -137,6 +152,51 @@ async def test_f63_with_a_full_disk_nothing_is_confirmed_and_nothing_lost(
         assert [t.split()[1] for t in g.telegram.texts()[1:]] == sent
         assert len(g.provider.requests) == len(sent) + 1
         assert await g.stop() == 0
+
+
+async def test_f63_a_turn_that_ends_while_the_disk_is_full_ends_once_it_is_not(
+    small_disk: Path,
+) -> None:
+    gate = Gate()
+    steps = [say("the answer").hold(gate, n=0)]
+    config = {"busy_ack": False, "streaming": False}
+    async with gateway(small_disk, steps, then=echo, gateway=config) as g:
+        await g.telegram.say("first")
+        await gate.reached()
+        await g.telegram.say("second")
+        await g.telegram.until(lambda: not g.telegram.updates)
+        with fill_disk(small_disk) as ballast:
+            gate.open()
+            await until_polled_in_vain(g)
+            ballast.truncate(0)
+        await g.telegram.until(lambda: len(g.telegram.texts()) == 3)
+        first, second, _ = g.telegram.texts()
+        assert first.startswith("the answer\n\n⚠️ The disk is full: ")
+        assert second.endswith("second")
+        assert await g.stop() == 0
+        await g.start()
+        await g.telegram.say("third")
+        await g.telegram.until_shown("re third")
+        assert len(g.telegram.texts()) == 4, "nothing is left over for the next start"
+
+
+async def test_f63_a_turn_that_cannot_begin_on_a_full_disk_begins_once_it_can(
+    small_disk: Path,
+) -> None:
+    config = {"busy_ack": False, "streaming": False}
+    async with gateway(small_disk, then=echo, gateway=config) as g:
+        g.telegram.files["f1"] = b"content"
+        g.telegram.may_download.clear()
+        message = g.telegram.make_message("", caption="look", document={"file_id": "f1"})
+        await g.telegram.push({"message": message})
+        await g.telegram.until(lambda: any(m == "getFile" for m, _ in g.telegram.calls))
+        await g.telegram.until(lambda: not g.telegram.updates)
+        with fill_disk(small_disk) as ballast:
+            g.telegram.may_download.set()
+            await until_polled_in_vain(g)
+            ballast.truncate(0)
+        await g.telegram.until(lambda: len(g.telegram.texts()) == 2)
+        assert g.telegram.texts()[0].startswith("re look")
 
 
 def zero_header(data: bytes) -> bytes:

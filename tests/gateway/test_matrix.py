@@ -119,6 +119,14 @@ async def test_invitations_come_from_allowed_people(tmp_path: Path) -> None:
         assert fake.rooms[mine].joined and not fake.rooms[foreign].joined
 
 
+async def test_administrators_may_invite(tmp_path: Path) -> None:
+    people: dict[str, Any] = {"allowed_users": ["@other:kit"], "admins": [OWNER]}
+    async with matrix(tmp_path, say("Hello."), **people) as (_, fake, _room):
+        mine = await fake.invite(OWNER)
+        await fake.say(mine, "are you there?")
+        await fake.until_shown("Hello.")
+
+
 async def test_a_stranger_is_given_a_code_where_pairing_is_on(tmp_path: Path) -> None:
     async with matrix(tmp_path, say("Welcome."), allowed_users=[]) as (g, fake, _room):
         theirs = await fake.invite(STRANGER)

@@ -16,6 +16,7 @@ import pytest
 from hermes.gateway import texts
 from hermes.gateway.adapter import Inbound
 from hermes.gateway.people import loop_breaker
+from hermes.gateway.platforms.telegram import BotApi
 from tests.gateway.gateways import LiveGateway, live_gateway
 from tests.gateway.platform_gateways import free_port, live_platform
 from tests.gateway.test_turns import GROUP, STRANGER, prompts
@@ -251,3 +252,21 @@ async def test_only_a_request_that_waits_is_somebodys(tmp_path: Path) -> None:
         await g.telegram.until_shown(texts.NOT_YOURS.format(name=f"P{OWNER}"))
         await g.telegram.say("/deny", chat=GROUP, user=OWNER)
         await g.telegram.until_shown("fine")
+
+
+async def test_g12_nobody_waits_for_the_answer_to_a_stranger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(vars(BotApi)["call"].__kwdefaults__, "seconds", 3600)
+    stranger = 6006
+
+    def hang(method: str, params: dict[str, Any]) -> Fault | None:
+        is_theirs = method == "sendMessage" and params["chat_id"] == str(stranger)
+        return Fault(silent=True) if is_theirs else None
+
+    platform = {"pairing": True}
+    async with live_gateway(tmp_path, then=say("answer"), platform=platform) as g:
+        g.telegram.fault = hang
+        await g.telegram.say("let me in", user=stranger)
+        await g.telegram.say("hi")
+        await g.telegram.until_shown("answer")

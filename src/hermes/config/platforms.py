@@ -57,6 +57,10 @@ class PlatformSettings(Section, frozen=True):
     def pairs_people(self) -> bool:
         return not self.allowed_users if self.pairing is None else self.pairing
 
+    def lets_in(self, user: str) -> bool:
+        """Whether the settings let this person talk; others may be paired."""
+        return self.allow_all_users or user in self.allowed_users or user in self.admins
+
     def find_gap(self) -> str:
         """What is still missing so that anybody is heard; empty: nothing."""
         return ""

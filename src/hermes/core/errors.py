@@ -110,3 +110,8 @@ class StoreError(HermesError):
     def __init__(self, message: str, code: str = "io") -> None:
         super().__init__(message)
         self.code = code
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same may work in a while, without anything being changed here."""
+        return self.code in ("busy", "full", "readonly", "files", "away")

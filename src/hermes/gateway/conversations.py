@@ -5,6 +5,7 @@ import logging
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
@@ -35,6 +36,7 @@ from hermes.gateway.content.reply import Content, Reply
 from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text
 from hermes.gateway.hub import CarriedResult, Hub, Item, decode_settings
 from hermes.gateway.open_questions import describe_answer
+from hermes.gateway.outbox import FIRST_WAIT, LONGEST_WAIT
 from hermes.gateway.people.access import may_answer, name_sender
 from hermes.gateway.people.loop_breaker import LONG_AGO, LastAnswer
 from hermes.gateway.session_slot import SessionSlot
@@ -62,6 +64,8 @@ class Group(Struct):
     continues: bool = False
     """The turn that answers them was cut off and runs again."""
     draft: Reply | None = None
+    has_begun: bool = False
+    """The turn that answers them is in the transcript."""
     arrived: float = msgspec.field(default_factory=time.time)
     """When the first one came, in Unix seconds."""
 
@@ -222,17 +226,24 @@ class ConversationActor:
 
     async def _answer_group(self, group: Group) -> None:
         item = group.items[-1]
-        try:
-            while not await self._try_answer(group, item):
-                pass
-        except HermesError as error:
-            log.warning("a message on %s was not answered: %s", item.platform, error)
-            if self._hub.note_error(error):
-                return  # it is answered after the repair
-            await self._give_up(group, texts.FAILED_TURN.format(error=error))
-        except Exception:
-            log.exception("a message on %s was not answered", item.platform)
-            await self._give_up(group, texts.INTERNAL_ERROR)
+        wait = FIRST_WAIT
+        while True:
+            try:
+                if await self._try_answer(group, item):
+                    return
+            except HermesError as error:
+                log.warning("a message on %s was not answered: %s", item.platform, error)
+                if self._hub.note_error(error):
+                    return  # it is answered after the repair
+                if group.has_begun or not (isinstance(error, StoreError) and error.is_passing):
+                    await self._give_up(group, texts.FAILED_TURN.format(error=error))
+                    return
+                await asyncio.sleep(wait)  # until the database takes it
+                wait = min(LONGEST_WAIT, 2 * wait)
+            except Exception:
+                log.exception("a message on %s was not answered", item.platform)
+                await self._give_up(group, texts.INTERNAL_ERROR)
+                return
 
     async def _try_answer(self, group: Group, item: Item) -> bool:
         """Answer in the session there is; False when a command has replaced it before the turn
@@ -259,9 +270,9 @@ class ConversationActor:
         return True
 
     async def _give_up(self, group: Group, text: str) -> None:
-        with suppress(StoreError):
-            address = self._hub.find_address(group.items[-1])
-            await self._hub.say(address, text, done=group.numbers)
+        address = self._hub.find_address(group.items[-1])
+        say = partial(self._hub.say, address, text, done=group.numbers)
+        await self._hub.store_patiently(say)
 
     def _update_row(
         self, row: Conversation, session: Session, item: Item, carried: tuple[CarriedResult, ...]
@@ -296,6 +307,7 @@ class ConversationActor:
         try:
             async for event in events:
                 if isinstance(event, (Recorded, StepStart, TurnEnd)):
+                    group.has_begun = group.has_begun or not isinstance(event, TurnEnd)
                     await until_begun.aclose()
                 reply.handle_event(event)
                 if reply.is_closed:
@@ -303,13 +315,13 @@ class ConversationActor:
                 await self._handle_event(session, item, event)
                 if isinstance(event, TurnEnd) and not event.result.pending_steer:
                     self.last_answer.digest = hash(event.result.text.strip())
-                    await self._close_turn(reply, event.result)
-                    await self._hub.mailbox.set_state(reply.steered, "done")  # it was stopped
+                    await self._close_turn(reply, event.result, has_begun=group.has_begun)
+                    await self._note_done(reply.steered)  # it was stopped
                     if decode_settings(row).voice and event.result.text.strip():
                         spawn(speak_answer(self._hub, session, item, event.result.text), "voice")
                     break
             else:  # stopped before it began
-                await self._hub.mailbox.set_state((*group.numbers, *reply.steered), "done")
+                await self._note_done((*group.numbers, *reply.steered))
         finally:
             await until_begun.aclose()
             if self._reply is reply:
@@ -317,13 +329,20 @@ class ConversationActor:
             events.close()
             await reply.end(STOP_SECONDS)
 
-    async def _close_turn(self, reply: TurnReply, result: TurnResult) -> None:
+    async def _note_done(self, numbers: Sequence[int]) -> None:
+        mailbox = self._hub.mailbox
+        await self._hub.store_patiently(partial(mailbox.set_state, numbers, "done"))
+
+    async def _close_turn(self, reply: TurnReply, result: TurnResult, *, has_begun: bool) -> None:
+        """A turn that did not even begin because the database failed is tried again by the
+        caller."""
         if result.error_code in OWN_FAILURES and self._hub.note_error(
             self._hub.runtime.store.maintenance.find_problem()
         ):
             return  # the turn is recovered after the repair
         if not reply.is_closed or result.error_code in OWN_FAILURES:
-            await self._hub.mailbox.apply(reply.compose_failure(result.error))
+            store = partial(self._hub.mailbox.apply, reply.compose_failure(result.error))
+            await (self._hub.store_patiently(store) if has_begun else store())
             reply.schedule_complete()
 
     async def _handle_event(self, session: Session, item: Item, event: TurnEvent) -> None:

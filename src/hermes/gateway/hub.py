@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -21,12 +22,14 @@ from hermes.gateway.adapter import ChatType, Inbound, Platform
 from hermes.gateway.content.media import MediaCache
 from hermes.gateway.content.reply import Content
 from hermes.gateway.open_questions import OpenQuestions
-from hermes.gateway.outbox import Outbox
+from hermes.gateway.outbox import FIRST_WAIT, LONGEST_WAIT, Outbox
 from hermes.gateway.people.access import Role
 from hermes.gateway.process.state_file import PlatformStatus
 from hermes.gateway.turn_reply import ReplyAddress, deliveries
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.store.tables.mailbox import SqlMailbox
+
+log = logging.getLogger(__name__)
 
 
 class OpenPlatform(Struct, frozen=True):
@@ -127,6 +130,21 @@ class Hub(Struct):
             self.damage.set()
             return True
         return False
+
+    async def store_patiently(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Store something as soon as the database takes it. A damaged one never does: after its
+        repair what was under way is recovered."""
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await write()
+                return
+            except StoreError as error:
+                if self.note_error(error):
+                    return
+                log.warning("the end of a turn waits for the database: %s", error)
+            await asyncio.sleep(wait)
+            wait = min(LONGEST_WAIT, 2 * wait)
 
     async def say(self, address: ReplyAddress, text: str, *, done: tuple[int, ...] = ()) -> None:
         """Send a text of the gateway itself; without a platform it goes to the log. `done`: the

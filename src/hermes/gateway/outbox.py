@@ -253,7 +253,8 @@ class Outbox:
     async def _run_lane(self, lane: _Lane) -> None:
         while lane.replies:
             reply = lane.replies[0]
-            wait = max(reply.due, lane.until) - time.time()
+            now = time.time()
+            wait = max(min(reply.due - now, LONGEST_WAIT), lane.until - now)  # clocks are set back
             if wait > 0:
                 lane.wake.clear()
                 with suppress(TimeoutError):

@@ -17,7 +17,7 @@ from hermes.gateway import texts
 from hermes.gateway.adapter import ButtonPress, Inbound, Part, SendFailure, Target
 from hermes.gateway.chat_commands import ChatCommands
 from hermes.gateway.conversations import ConversationActor, Conversations
-from hermes.gateway.hub import Hub, Item
+from hermes.gateway.hub import Hub, Item, OpenPlatform
 from hermes.gateway.people.access import (
     Role,
     build_key,
@@ -180,7 +180,7 @@ class Router:
         if found.platform.capabilities.authenticates:
             return "user"
         settings = found.settings
-        is_known = settings.allow_all_users or message.user in settings.allowed_users
+        is_known = settings.lets_in(message.user)
         is_paired = not is_known and await self._pairings.is_paired(platform, message.user)
         return decide_role(settings, message, is_paired=is_paired)
 
@@ -218,11 +218,8 @@ class Router:
             return
         name = name_sender(message.user_name)
         text = await self._desk.greet_stranger(platform, message.user, name, message.chat)
-        if text:
-            try:
-                await found.platform.send_part(Target(message.chat), Part(text))
-            except SendFailure as error:
-                log.info("a pairing code on %s was not delivered: %s", platform, error)
+        if text:  # others do not wait for the answer to a stranger
+            self._hub.runtime.spawn_task(_tell_stranger(found, message.chat, text), "pairing")
 
     def _is_stale(self, message: Inbound, received: float) -> bool:
         hours = self._hub.settings.stale_hours
@@ -302,3 +299,10 @@ class Router:
 
     async def save_cursor(self, platform: str, cursor: str) -> None:
         await self._hub.runtime.store.objects.put(_CURSORS, platform, cursor.encode())
+
+
+async def _tell_stranger(found: OpenPlatform, chat: str, text: str) -> None:
+    try:
+        await found.platform.send_part(Target(chat), Part(text))
+    except SendFailure as error:
+        log.info("a pairing code on %s was not delivered: %s", found.name, error)

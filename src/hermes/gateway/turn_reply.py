@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from hermes.core.errors import OWN_FAILURES
 from hermes.core.events import Recorded, TextDelta, ToolDone, ToolStarted, TurnEnd, TurnEvent
 from hermes.core.message import Message
 from hermes.core.redaction.redactor import Redactor
@@ -126,9 +127,17 @@ class TurnReply:
         )
 
     def compose_failure(self, error: str) -> MailboxChange:
-        """The end of a turn that could not record it itself."""
-        replies = self._finish_reply("", error)
-        self._complete += replies
+        """The end of a turn that could not record it itself. What it had composed for that is
+        delivered all the same."""
+        if self._complete:
+            last = self._complete[-1]
+            last.content = structs.replace(
+                last.content, text=self._add_failure(last.content.text, error)
+            )
+            replies = tuple(self._complete)
+        else:
+            replies = self._finish_reply("", error)
+            self._complete += replies
         self.is_closed = True
         entries = tuple(reply.entry for reply in replies)
         done = (*self.numbers, *self.steered)
@@ -137,10 +146,7 @@ class TurnReply:
         )
 
     def _finish_reply(self, text: str, error: str, footer: str = "") -> tuple[Reply, ...]:
-        whole = self._style.redactor.redact(text)
-        if error:
-            failure = texts.FAILED_TURN.format(error=self._style.redactor.redact(error))
-            whole = f"{whole.rstrip()}\n\n{failure}" if whole.strip() else failure
+        whole = self._add_failure(self._style.redactor.redact(text), error)
         whole, files = extract_files(whole, self._style.workspace, self._style.cache)
         if footer and whole.strip():
             whole = f"{whole.rstrip()}\n\n{footer}"
@@ -158,6 +164,12 @@ class TurnReply:
             content = structs.replace(content, reply_to=draft.content.reply_to)
         reply.content, reply.draft, reply.state = content, False, "pending"
         return (reply,)
+
+    def _add_failure(self, text: str, error: str) -> str:
+        if not error:
+            return text
+        failure = texts.FAILED_TURN.format(error=self._style.redactor.redact(error))
+        return f"{text.rstrip()}\n\n{failure}" if text.strip() else failure
 
     def _make_content(self) -> Content:
         address = self._address
@@ -186,6 +198,8 @@ class TurnReply:
                 self._changed.set()
             case ToolDone():
                 self._tool_line = ""
+            case TurnEnd(result=result) if result.error_code in OWN_FAILURES:
+                self._is_recorded = False  # nor is its end recorded
             case Recorded() | TurnEnd():
                 self._is_recorded = False
                 self.schedule_complete()

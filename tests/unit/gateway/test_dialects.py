@@ -142,3 +142,7 @@ def test_g18_bare_links_say_where_they_lead(render: Callable[[str], str]) -> Non
 def test_slack_counts_entities() -> None:
     for text in ("a & b", "<x>", "plain"):
         assert count_slack(text) == len(escape_slack(text))
+
+
+def test_g18_a_link_of_telegram_mentions_nobody() -> None:
+    assert render_html("[you](tg://user?id=1001) there") == "you there"

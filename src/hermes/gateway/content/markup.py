@@ -181,8 +181,6 @@ class MarkupWriter:
 
 
 class _HtmlWriter(MarkupWriter):
-    schemes = frozenset({"http", "https", "mailto", "tg"})
-
     def wrap_emphasis(self, kind: Emphasis, text: str) -> str:
         return f"<{_TAGS[kind]}>{text}</{_TAGS[kind]}>"
 

@@ -28,7 +28,7 @@ def decide_role(settings: PlatformSettings, message: Inbound, *, is_paired: bool
         return "nobody"
     if message.user in (settings.admins or settings.allowed_users):
         return "admin"
-    if message.user in settings.allowed_users or is_paired or settings.allow_all_users:
+    if settings.lets_in(message.user) or is_paired:
         return "user"
     if in_group:
         return "guest" if settings.group_members else "nobody"

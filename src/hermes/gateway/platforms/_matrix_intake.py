@@ -139,7 +139,7 @@ class RoomIntake:
     def _may_know(self, user: str, room_id: str) -> bool:
         """Whether something may be fetched or said because of this person."""
         settings = self._settings
-        if user in settings.allowed_users or settings.allow_all_users or settings.pairs_people:
+        if settings.lets_in(user) or settings.pairs_people:
             return True
         return settings.group_members and room_id in settings.allowed_chats
 
@@ -153,8 +153,7 @@ class RoomIntake:
             return
         settings = self._settings
         is_direct = bool(found.content.get("is_direct"))
-        is_allowed = found.sender in settings.allowed_users or settings.allow_all_users
-        if not is_allowed and not (settings.pairs_people and is_direct):
+        if not settings.lets_in(found.sender) and not (settings.pairs_people and is_direct):
             log.info("an invitation of %s was ignored", found.sender)
             return
         try:

@@ -195,7 +195,7 @@ class EmailPlatform:
         settings = self._settings
         if not sender or sender == self._account.address or is_automatic(headers, sender):
             return False
-        if not settings.allow_all_users and self._spell_user(sender) not in settings.allowed_users:
+        if not settings.lets_in(self._spell_user(sender)):
             return False
         domain = sender.rpartition("@")[2]
         if settings.trust_from or is_authenticated(headers, domain, settings.authserv_id):

@@ -189,9 +189,7 @@ class SlackPlatform:
         return msgspec.structs.replace(message, user_name=name)
 
     def _may_be_known(self, message: Inbound) -> bool:
-        settings = self._settings
-        people = (*settings.allowed_users, *settings.admins)
-        return message.user in people or settings.allow_all_users or settings.group_members
+        return self._settings.lets_in(message.user) or self._settings.group_members
 
     async def _find_name(self, user: str) -> str:
         if user not in self._names:
