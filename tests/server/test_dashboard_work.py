@@ -121,12 +121,14 @@ async def test_a_result_says_what_it_changed(tmp_path: Path) -> None:
         async with browser.watch(f"{session}:-1") as feed:
             await feed.until("snapshot", session=session)
             await browser.send(session, "write")
-            assert (await feed.until("tool.done"))["error"] is False
+            done = await feed.until("tool.done")
+            assert done["error"] is False
             await feed.until("end")
         async with asyncio.timeout(90):
-            while "diff" not in (result := await read_result(browser, session)):
+            while not (result := await read_result(browser, session))["diff"]:
                 await asyncio.sleep(0.02)
         assert "-old" in result["diff"] and "+new" in result["diff"]
+        assert done["diff"] == result["diff"]
 
 
 async def read_result(browser: Browser, session: str) -> Any:
