@@ -241,14 +241,14 @@ function Notes({ conv }) {
   useTopic("sessions"); // they say what became of a turn
   const session = state.sessions.get(conv.id);
   const { live, ended, notice } = conv;
-  const isElsewhere = session && session.state === "running" && !session.busy && !live.busy;
+  const isElsewhere = session && session.elsewhere && !live.busy;
   const goOn = () => send(conv, { id: newId(), text: T.goOnText, uploads: [], busy: "queue" }).catch(e => toast(e.message));
   return html`${live.busy && !live.partial.text && !live.partial.tools.length && html`<p class="thinking dim"><${State} kind="running" label=${T.running} /> ${notice || "…"}</p>`}
     ${listUnsent(conv).map(item => html`<article class="you unsent" aria-label=${T.you}><div class="bubble">${item.text}</div><span class="dim">${item.waits ? T.unsent : T.sending}</span></article>`)}
     ${ended && ended.error && html`<p class="failure" role="alert">${ended.error} ${!live.busy && html`<button onClick=${() => act("retry", conv)}>${T.regenerate}</button>`}</p>`}
     ${!ended && !live.busy && session && session.state === "interrupted" && html`<p class="failure">${T.interrupted} <button onClick=${goOn}>${T.goOn}</button></p>`}
     ${!ended && !live.busy && session && session.state === "failed" && html`<p class="failure">${T.lastFailed} <button onClick=${() => act("retry", conv)}>${T.regenerate}</button></p>`}
-    ${isElsewhere && html`<p class="dim">${T.elsewhere}</p>`}`;
+    ${isElsewhere && html`<p class="dim">${T.elsewhere} <button onClick=${() => branch(conv, conv.total)}>${T.branch}</button></p>`}`;
 }
 
 /** A part of the page whose module is loaded when it is first shown. */
