@@ -205,7 +205,8 @@ class LiveSession:
             case events.Notice(code, text):
                 self.publish("notice", {"code": code, "text": text})
             case events.Recovering(kind, action, wait):
-                self.publish("recovering", {"kind": kind, "action": action, "wait": wait})
+                told = {"kind": kind, "action": action, "wait_seconds": wait}
+                self.publish("recovering", told)
             case events.TurnEnd(result):
                 self._end_turn(result)
             case _:

@@ -238,7 +238,7 @@ const CHANGES = {
   todo(conv, data) { conv.live.todo = data.todo; },
   usage(conv, data) { conv.live.usage = data; },
   notice(conv, data) { conv.notice = data.text; },
-  recovering(conv, data) { conv.notice = T.recovering(data.kind, data.action, Math.round(data.wait || 0)); },
+  recovering(conv, data) { conv.notice = T.recovering(data.kind, data.action, Math.round(data.wait_seconds || 0)); },
   end(conv, data) {
     Object.assign(conv.live, { busy: false, step: 0, partial: emptyLive().partial, approvals: [], questions: [] });
     conv.ended = data;
