@@ -97,7 +97,7 @@ async def submit_message(
 
 def _choose_toolsets(principal: Principal, services: RouteServices) -> tuple[str, ...] | None:
     """The tools with which its messages are answered; the operator's pages have all of them."""
-    return None if principal.is_admin else services.turns.sessions.choose_toolsets(principal)
+    return None if principal.is_operator else services.turns.sessions.choose_toolsets(principal)
 
 
 async def resume_queue(services: RouteServices, principals: Principals) -> None:
