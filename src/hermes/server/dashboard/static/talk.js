@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { changed, conversation, get, listUnsent, may, newId, openConversation, post, request, send, state, toast, useNews, useTopic } from "./data.js";
 import { watch } from "./feed.js";
-import { clock, Diff, Guard, html, Icon, Menu, revealed, State, useClock } from "./ui.js";
+import { clock, Command, Diff, Guard, html, Icon, Menu, State, useClock } from "./ui.js";
 import { T } from "./text.js";
 
 const DRAFT = "hermes-draft-";
@@ -38,8 +38,7 @@ function Approval({ conv, asked }) {
     <header><${State} kind="warn" label=${T.waiting} /><h3>${asked.command ? T.approve : T.approveTool(asked.tool)}</h3>
       <span class="dim" role="timer">${T.deniedIn(clock(asked.expires_at - Date.now() / 1000))}</span></header>
     <p class="dim">${sentence(asked.reason)} ${asked.command && !/sandbox/.test(asked.reason) ? T.sandbox(asked.sandbox) : ""}</p>
-    ${asked.command ? html`<pre class="command" tabindex="0" aria-label=${T.command}>${revealed(asked.command)}</pre>`
-      : asked.diff ? html`<${Diff} lines=${asked.diff.split("\n")} />` : html`<pre class="command" tabindex="0">${revealed(asked.arguments)}</pre>`}
+    ${!asked.command && asked.diff ? html`<${Diff} lines=${asked.diff.split("\n")} />` : html`<${Command} text=${asked.command || asked.arguments} />`}
     ${always && html`<div class="rules"><p>${T.alwaysSaves}</p>${asked.rules.map(rule => html`<code>${rule}</code>`)}</div>`}
     ${failure && html`<p class="bad" role="alert">${failure}</p>`}
     <div class="row">
