@@ -250,3 +250,14 @@ async def test_answers_are_not_kept_by_anybody(tmp_path: Path) -> None:
         wrong = {"schedule": "every blue moon", "prompt": "x"}
         refused = await browser.post("/api/jobs", wrong)
         assert refused.status == 422 and refused.error["type"] == "invalid_request_error"
+
+
+async def test_notices_and_recoveries_are_those_of_stream_json(tmp_path: Path) -> None:
+    async with api(tmp_path, [status(500), say("Yes.")], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "hello", "c1")
+            recovering = await feed.until("recovering")
+            await feed.until("end", status="completed")
+        assert recovering.keys() == {"session", "kind", "action", "wait_seconds"}

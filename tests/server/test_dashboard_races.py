@@ -10,11 +10,12 @@ import pytest
 
 from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
 from hermes.config.paths import database_file
-from hermes.core.message import user_message
+from hermes.core.message import Message, Text, user_message
 from hermes.core.store import SessionMeta
 from hermes.server.http.errors import ApiError
 from hermes.server.routes.dashboard import live as live_routes
 from hermes.store.sqlite import SqliteStore
+from tests.flow.test_compression import Model
 from tests.kit import Gate, say
 from tests.kit.api import api
 from tests.kit.bodies import messages
@@ -51,6 +52,31 @@ async def test_what_another_process_stores_before_the_first_look_arrives(
             was_read.set()
             assert texts([await feed.until("message")]) == ["two"]
         await other.close()
+
+
+async def test_a_conversation_that_is_compressed_is_watched_where_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    """From the step on in which it moves, though nobody has asked for the new session yet."""
+    window = {"model": {"context_length": 16_000}}
+    model = Model(16_000, lambda n: say("Here ", "it ", "is."))
+    async with api(tmp_path, then=model, config={**ON, **window}) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        said: list[Message] = []
+        for n in range(30):
+            text = f"{n} " + "word " * 250
+            said += [user_message(f"question {text}"), Message("assistant", (Text(text),))]
+        await a.server.runtime.store.sessions.append(session, said)
+        async with browser.watch(f"{session}:-1") as feed:
+            await feed.until("snapshot")
+            await browser.send(session, "go on", "c1")
+            end = await feed.until("end", status="completed")
+            moved = next(data["to"] for name, data in feed.seen if name == "moved")
+            assert moved == end["session"] != session
+            deltas = [d for name, d in feed.seen if name == "delta"]
+            assert "".join(d["text"] for d in deltas) == "Here it is."
+            assert {d["session"] for d in deltas} == {moved}
 
 
 async def test_deleted_sessions_are_told_to_their_owner_alone(tmp_path: Path) -> None:

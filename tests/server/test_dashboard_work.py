@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes.config.paths import cache_folder
+from hermes.core.store import SessionMeta
 from hermes.server.dashboard.uploads import Uploads
 from tests.kit import call, say
 from tests.kit.api import api
@@ -121,12 +122,14 @@ async def test_a_result_says_what_it_changed(tmp_path: Path) -> None:
         async with browser.watch(f"{session}:-1") as feed:
             await feed.until("snapshot", session=session)
             await browser.send(session, "write")
-            assert (await feed.until("tool.done"))["error"] is False
+            done = await feed.until("tool.done")
+            assert done["error"] is False
             await feed.until("end")
         async with asyncio.timeout(90):
-            while "diff" not in (result := await read_result(browser, session)):
+            while not (result := await read_result(browser, session))["diff"]:
                 await asyncio.sleep(0.02)
         assert "-old" in result["diff"] and "+new" in result["diff"]
+        assert done["diff"] == result["diff"]
 
 
 async def read_result(browser: Browser, session: str) -> Any:
@@ -239,6 +242,18 @@ async def test_attached_files_are_kept_when_a_message_is_refused(tmp_path: Path)
             await feed.until("end", session=session)
         assert [file.read_bytes() for file in work.glob("upload-*")] == [b"a,b\n"]
         assert (await browser.send(session, "once more", uploads=[csv])).status == 400
+
+
+async def test_files_for_a_folder_that_is_gone_are_refused_and_kept(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Seen."), config=ON) as a:
+        browser = await sign_in(a)
+        meta = SessionMeta("old", source="web", key="/", cwd=str(tmp_path / "gone"))
+        await a.server.runtime.store.sessions.create(meta)
+        csv = (await attach(browser, "data.csv", "text/csv", b"a,b\n"))["id"]
+        refused = await browser.send("old", "look", uploads=[csv])
+        assert refused.status == 409 and "Nothing was sent" in refused.error["message"]
+        (tmp_path / "gone").mkdir()
+        assert (await browser.send("old", "look", uploads=[csv])).status == 202
 
 
 async def test_attached_files_that_nobody_sends_are_removed_after_a_day(tmp_path: Path) -> None:

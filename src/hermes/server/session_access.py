@@ -98,7 +98,7 @@ async def submit_message(
 
 def _choose_options(principal: Principal, services: RouteServices) -> Options:
     """How its messages are answered; the operator's pages have all tools."""
-    return Options() if principal.is_admin else services.turns.sessions.choose_options(principal)
+    return Options() if principal.is_operator else services.turns.sessions.choose_options(principal)
 
 
 async def resume_queue(services: RouteServices, principals: Principals) -> None:

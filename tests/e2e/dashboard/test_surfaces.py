@@ -13,11 +13,14 @@ import pytest
 from playwright.async_api import Page
 
 from hermes.app.live import interactions
+from hermes.core.message import Message, Text, user_message
+from hermes.core.store import SessionMeta
 from hermes.exec.chromium import find_browser
 from hermes.tools.browser._browser import start_driver
 from tests.e2e.dashboard.conftest import visit
+from tests.flow.test_compression import Model
 from tests.gateway.gateways import gateway
-from tests.kit import Gate, Home, Provider, call, run_hermes, say
+from tests.kit import Gate, Home, Provider, call, finish, run_hermes, say, start_hermes
 from tests.kit.dashboard import sign_in
 from tests.server.serve_process import serve
 
@@ -130,3 +133,48 @@ async def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert await v.page.get_by_role("group", name="Approve this command?").count() == 0
         assert "git push" in str(v.api.provider.requests[1].body)
         await v.page.locator("details[data-tool=terminal][data-state=failed]").wait_for()
+
+
+async def test_a_conversation_that_is_compressed_goes_on_in_every_tab(tmp_path: Path) -> None:
+    gate, window = Gate(), {"model": {"context_length": 16_000}}
+    answer = say("Here ", "it ", "is.").hold(gate, after="text")
+    model = Model(16_000, lambda n: answer)
+    async with visit(tmp_path, then=model, config=window) as v:
+        said: list[Message] = []
+        for n in range(30):
+            text = f"{n} " + "word " * 250
+            said += [user_message(f"question {text}"), Message("assistant", (Text(text),))]
+        meta = SessionMeta("long", source="web", key="/", cwd=str(tmp_path), title="A long one")
+        await v.api.server.runtime.store.sessions.append("long", said, create=meta)
+        pages = [v.page, await v.open_page()]
+        for page in pages:
+            await page.goto(f"{v.api.url}/#/c/long")
+            await page.get_by_role("article", name="Hermes").last.wait_for()
+            await v.wait_until_live(page)
+        await v.send("go on")
+        for page in pages:
+            await page.wait_for_url(lambda url: not url.endswith("/long"))
+            await page.locator("[data-partial]").get_by_text("Here", exact=True).wait_for()
+        gate.open()
+        for page in pages:
+            answered = page.get_by_role("article", name="Hermes").last
+            await answered.and_(page.locator("[data-seq]")).get_by_text("Here it is.").wait_for()
+            await page.get_by_role("button", name="Send").wait_for()
+        shown = [await v.read_log(page) for page in pages]
+        assert shown[0] == shown[1] and shown[0].count("Here it is.") == 1
+
+
+async def test_a_turn_of_another_program_says_so_until_it_ends(tmp_path: Path) -> None:
+    gate = Gate()
+    answer = say("Said in a terminal.").hold(gate)
+    async with visit(tmp_path, [answer], then=say("In the branch.")) as v:
+        terminal = await start_hermes(["chat", "-q", "a question"], v.api.home)
+        await gate.reached()
+        await v.page.get_by_role("navigation", name="Conversations").get_by_role("link").click()
+        note = v.page.get_by_text("This conversation runs in another program.")
+        await note.wait_for()
+        await v.page.get_by_role("article", name="You").get_by_text("a question").wait_for()
+        gate.open()
+        assert (await finish(terminal)).rc == 0
+        await v.wait_until_answered("Said in a terminal.")
+        await note.wait_for(state="detached")

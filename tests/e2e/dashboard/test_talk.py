@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,22 @@ async def test_a_turn_with_tools_and_rich_text(tmp_path: Path) -> None:
         await v.page.reload()
         await v.wait_until_answered("A heading")
         await v.page.get_by_role("article", name="You").get_by_text("Make a file.").wait_for()
+
+
+async def test_what_a_call_changed_is_shown_at_once(tmp_path: Path) -> None:
+    """What stood in the file before is not in the arguments of the call."""
+    written = call(("c1", "write_file", {"path": "a.txt", "content": "new\n"}))
+    async with visit(tmp_path, [written, say("Written.")]) as v:
+        v.api.server.runtime.working_folder.joinpath("a.txt").write_text("old\n")
+        await v.send("Write.")
+        await v.wait_until_answered("Written.")
+        tool = v.page.locator("details[data-tool=write_file][data-state=done]")
+        for _ in range(2):
+            ending = await tool.locator(".tool-end").inner_text()
+            assert re.fullmatch(r"\+1 -1\s+\d+\.\d s", ending), ending
+            await v.page.reload()
+            await v.wait_until_answered("Written.")
+            await tool.wait_for()
 
 
 async def test_a_failure_is_shown_after_a_reload_and_is_tried_again(tmp_path: Path) -> None:

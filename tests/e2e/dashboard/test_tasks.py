@@ -7,6 +7,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.async_api import Locator, Page, expect
 
 from hermes.core.message import Media, Message, Text, user_message
@@ -335,3 +336,33 @@ async def test_the_drawer_of_a_phone_and_attached_files(tmp_path: Path) -> None:
 
 async def _check_log(v: Visit, text: str) -> None:
     await v.page.get_by_role("log", name="Conversation").get_by_text(text).first.wait_for()
+
+
+END_IS_VISIBLE = """card => {
+  const text = [...card.querySelectorAll('.command')].pop().firstChild;
+  const range = document.createRange();
+  range.setStart(text, text.length - 1);
+  range.setEnd(text, text.length);
+  const end = range.getBoundingClientRect();
+  return [card, text.parentElement].map(frame => frame.getBoundingClientRect())
+    .every(frame => end.top >= frame.top - 1 && end.bottom <= frame.bottom + 1);
+}"""
+
+
+@pytest.mark.parametrize("ending", ["rm -rf important", "\n" * 300 + "rm -rf important"])
+async def test_the_end_of_a_long_command_is_seen_before_it_is_approved(
+    tmp_path: Path, ending: str
+) -> None:
+    command = f"git push origin main; {'echo a word of many; ' * 400}{ending}"
+    steps = [call(("c1", "terminal", {"command": command})), say("Denied, then.")]
+    async with visit(tmp_path, steps) as v:
+        await v.send("push")
+        card = v.page.get_by_role("group", name="Approve this command?")
+        await card.get_by_text("It ends with:").wait_for()
+        assert await card.evaluate(END_IS_VISIBLE)
+        await v.page.goto(f"{v.api.url}/#/now")
+        waiting = v.page.locator(".card.ask")
+        await waiting.get_by_text("It ends with:").wait_for()
+        assert await waiting.evaluate(END_IS_VISIBLE)
+        await waiting.get_by_role("button", name="Deny").click()
+        await waiting.wait_for(state="detached")

@@ -23,6 +23,7 @@ RECORDED = "recorded"
 """The event whose data is a StoredMessage."""
 CHANGED_FILES = "changed_files"
 """The event whose data is what a call changed."""
+LONGEST_DIFF = 64 * 1024
 _LONGEST_PROGRESS = 4000
 
 
@@ -204,7 +205,8 @@ class LiveSession:
             case events.Notice(code, text):
                 self.publish("notice", {"code": code, "text": text})
             case events.Recovering(kind, action, wait):
-                self.publish("recovering", {"kind": kind, "action": action, "wait": wait})
+                told = {"kind": kind, "action": action, "wait_seconds": wait}
+                self.publish("recovering", told)
             case events.TurnEnd(result):
                 self._end_turn(result)
             case _:
@@ -243,13 +245,13 @@ class LiveSession:
                 tool["progress"] = (tool["progress"] + text)[-_LONGEST_PROGRESS:]
                 self.publish("progress", {"id": call_id, "text": text})
             case events.ToolDone(result, duration, data) if self._is_shown(result.call_id):
-                ended = {"error": result.error, "seconds": round(duration, 3)}
+                ended: dict[str, Any] = {"error": result.error, "seconds": round(duration, 3)}
                 if result.call_id in self._tools:
                     self._tools[result.call_id].update(ended)
-                self.publish("tool.done", {"id": result.call_id, **ended})
                 if isinstance(data, dict) and isinstance(diff := data.get("diff"), str) and diff:
-                    clean = self.session.agent.redactor.redact(diff)
-                    self.publish(CHANGED_FILES, {"call": result.call_id, "diff": clean})
+                    ended["diff"] = self.session.agent.redactor.redact(diff)[:LONGEST_DIFF]
+                    self.publish(CHANGED_FILES, {"call": result.call_id, "diff": ended["diff"]})
+                self.publish("tool.done", {"id": result.call_id, **ended})
                 if result.name == todo.name and isinstance(data, list):
                     self._todo = data
                     self.publish("todo", {"todo": data})

@@ -7,11 +7,10 @@ from hermes.core.store import Objects, StoredMessage
 
 _KIND = "tool_diff"
 _MAX_KEPT = 2000
-_LONGEST = 64 * 1024
 
 
 async def save_diff(objects: Objects, session_id: str, call_id: str, diff: str) -> None:
-    body = diff[:_LONGEST].encode("utf-8", "replace")
+    body = diff.encode("utf-8", "replace")
     await objects.put(_KIND, f"{session_id}/{call_id}", body, keep_latest=_MAX_KEPT)
 
 

@@ -162,7 +162,7 @@ class Dashboard:
     def describe_session(self, meta: SessionMeta, end: SessionEnd | None = None) -> SessionObject:
         live = self.live.find_session(meta.id)
         if live is None:
-            return describe_session(meta, end)
+            return describe_session(meta, end, elsewhere=meta.state == "running")
         busy = live.session.is_busy or live.session.is_starting
         return describe_session(meta, end, busy=busy, waiting=live.is_waiting)
 

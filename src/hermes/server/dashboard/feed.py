@@ -58,6 +58,9 @@ class Feed:
     def put(self, session_id: str, name: str, data: Any) -> None:
         if name in (CHANGED, DELETED) and not self._may_see(data):
             return
+        if name == "moved":  # what happens there from this step on
+            self.watched |= {data["to"]}
+            self._known.setdefault(data["to"], -1)
         if name in _JOINED and self._events and self._events[-1][:2] == (session_id, name):
             self._events[-1][2]["text"] += data["text"]
             return
@@ -174,9 +177,6 @@ class Feed:
                 self.watched -= {session_id}
                 yield encode_frame(DELETED, {"session": session_id})
             case _:
-                if name == "moved":
-                    self._known.setdefault(data["to"], -1)
-                    self.watched |= {data["to"]}
                 concerned = {"session": session_id} if session_id else {}
                 yield encode_frame(name, {**concerned, **data})
 

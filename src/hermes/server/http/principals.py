@@ -50,8 +50,12 @@ class Principal(Struct, frozen=True):
 
     @property
     def is_admin(self) -> bool:
-        """Whether it may do what the operator may: a browser that signed in with a code."""
         return "admin" in self.scopes
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether it is a browser that signed in with a code."""
+        return self.is_admin and not self.name
 
     @property
     def may_save_rules(self) -> bool:

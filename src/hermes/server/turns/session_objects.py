@@ -24,6 +24,8 @@ class SessionObject(Struct):
     archived: bool
     busy: bool
     """Whether a turn runs."""
+    elsewhere: bool
+    """Whether the turn that runs is another program's."""
     waiting: bool
     """Whether it waits for an approval or an answer."""
     cost_usd: float
@@ -37,6 +39,7 @@ def describe_session(
     end: SessionEnd | None = None,
     *,
     busy: bool | None = None,
+    elsewhere: bool = False,
     waiting: bool = False,
 ) -> SessionObject:
     end = end or SessionEnd()
@@ -55,6 +58,7 @@ def describe_session(
         pinned=meta.pinned,
         archived=meta.archived,
         busy=meta.state == "running" if busy is None else busy,
+        elsewhere=elsewhere,
         waiting=waiting,
         cost_usd=end.cost,
         last_text=end.text,

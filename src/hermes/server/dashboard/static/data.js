@@ -137,7 +137,7 @@ export function addMessage(conv, message) {
   conv.last = Math.max(conv.last, message.seq);
   conv.total = Math.max(conv.total, message.seq + 1);
   for (const part of message.content)
-    if (part.type === "tool_result") conv.results.set(part.call_id, part);
+    if (part.type === "tool_result") conv.results.set(part.call_id, { ...part, at: message.created_at });
 }
 
 export const GROUP = 30;
@@ -226,6 +226,7 @@ const CHANGES = {
     const tool = conv.live.partial.tools.find(t => t.id === data.id);
     if (tool) Object.assign(tool, data);
     conv.times = { ...conv.times, [data.id]: data.seconds };
+    if (data.diff) conv.diffs = { ...conv.diffs, [data.id]: data.diff };
   },
   approval(conv, data) { conv.live.approvals = [...removeById(conv.live.approvals, data.id), data]; announce(T.announceApproval); },
   question(conv, data) { conv.live.questions = [...removeById(conv.live.questions, data.id), data]; announce(data.text); },
@@ -237,7 +238,7 @@ const CHANGES = {
   todo(conv, data) { conv.live.todo = data.todo; },
   usage(conv, data) { conv.live.usage = data; },
   notice(conv, data) { conv.notice = data.text; },
-  recovering(conv, data) { conv.notice = T.recovering(data.kind, data.action, Math.round(data.wait || 0)); },
+  recovering(conv, data) { conv.notice = T.recovering(data.kind, data.action, Math.round(data.wait_seconds || 0)); },
   end(conv, data) {
     Object.assign(conv.live, { busy: false, step: 0, partial: emptyLive().partial, approvals: [], questions: [] });
     conv.ended = data;

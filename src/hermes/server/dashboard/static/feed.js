@@ -191,7 +191,7 @@ function wake() {
     }, ASLEEP);
     return;
   }
-  if (asleep) { asleep = false; wasLost = true; tell(); } else if (state.connection !== "live") restart();
+  if (asleep) { asleep = false; wasLost = true; tell(); } else if (state.connection !== "live") tell(); // the tab that reads tries again at once
 }
 
 export function startFeed() {

@@ -27,6 +27,12 @@ function findChange(args) {
   return null;
 }
 
+/** How long a call took: as was told, else as the messages around it say. */
+function timeCall(conv, call, result, live) {
+  const told = (live && live.seconds) ?? (conv.times && conv.times[call.id]);
+  return told ?? (result && call.at ? Math.max(0, result.at - call.at) : null);
+}
+
 function stateOfCall(result, live) {
   if (result) return result.error ? "failed" : "done";
   if (live && "error" in live) return live.error ? "failed" : "done";
@@ -36,8 +42,9 @@ function stateOfCall(result, live) {
 function ToolCall({ conv, call, result, live }) {
   const [whole, setWhole] = useState(null);
   const args = parseArguments(call.arguments);
-  const lines = result && result.diff ? result.diff.split("\n") : findChange(args);
-  const seconds = (live && live.seconds) ?? (conv.times && conv.times[call.id]);
+  const diff = result && result.diff || conv.diffs && conv.diffs[call.id];
+  const lines = diff ? diff.split("\n") : findChange(args);
+  const seconds = timeCall(conv, call, result, live);
   const kind = stateOfCall(result, live);
   const added = lines ? lines.filter(l => l[0] === "+" && !l.startsWith("+++ ")).length : 0;
   const removed = lines ? lines.filter(l => l[0] === "-" && !l.startsWith("--- ")).length : 0;
@@ -47,7 +54,7 @@ function ToolCall({ conv, call, result, live }) {
   return html`<details class="tool" data-tool=${call.name} data-state=${kind}>
     <summary><${State} kind=${kind} label=${kind} /><b>${call.name}</b><code>${shortArgument(args)}</code>
       <span class="tool-end">${lines && html`<span class="plus">+${added}</span> <span class="minus">-${removed}</span> `}
-      ${seconds === undefined || seconds === null ? "" : duration(seconds)}</span></summary>
+      ${seconds === null ? "" : duration(seconds)}</span></summary>
     <div class="tool-body">${lines ? html`<${Diff} lines=${lines} />` : html`<h4>${T.input}</h4><pre tabindex="0">${revealed(JSON.stringify(args, null, 2))}</pre>`}
       ${output && html`<h4>${T.output}</h4><pre tabindex="0">${revealed(output)}</pre>`}
       ${result && result.more && whole === null && html`<button class="quiet" onClick=${showAll}>${T.showMore}</button>`}</div></details>`;
@@ -68,10 +75,10 @@ function Tools({ conv, calls, live }) {
     result=${conv.results.get(call.id)} live=${live.find(t => t.id === call.id)} />`);
   const isQuiet = calls.length >= 3 && calls.every(call => READING.has(call.name) && conv.results.has(call.id) && !conv.results.get(call.id).error);
   if (!isQuiet) return html`<div class="tools">${rows}</div>`;
-  const seconds = calls.map(call => conv.times && conv.times[call.id]).filter(Boolean).reduce((sum, s) => sum + s, 0);
+  const seconds = calls.reduce((sum, call) => sum + timeCall(conv, call, conv.results.get(call.id)), 0);
   return html`<details class="tools many"><summary><${State} kind="done" label="done" /><b>${describeCalls(calls)}</b>
     <code>${calls.map(call => shortArgument(parseArguments(call.arguments)).split("/").pop()).join(", ")}</code>
-    <span class="tool-end">${seconds ? duration(seconds) : ""}</span></summary>${rows}</details>`;
+    <span class="tool-end">${duration(seconds)}</span></summary>${rows}</details>`;
 }
 
 function Reasoning({ text, open }) {
@@ -94,7 +101,7 @@ function Picture({ conv, part }) {
 
 export function Message({ conv, message, live, onBranch, onRetry }) {
   const texts = message.content.filter(p => p.type === "text").map(p => p.text).join("\n\n");
-  const calls = message.content.filter(p => p.type === "tool_call" && !p.name.startsWith("_"));
+  const calls = message.content.filter(p => p.type === "tool_call" && !p.name.startsWith("_")).map(p => ({ ...p, at: message.created_at }));
   const thoughts = message.content.filter(p => p.type === "reasoning").map(p => p.text).join("\n");
   if (message.role === "tool") return null;
   if (message.role === "user") {

@@ -1,7 +1,7 @@
 /** The page Now: running turns, approvals that wait, today's cost, platforms, servers, failures. */
 import { useEffect } from "./vendor-preact-hooks.js";
 import { conversation, get, newId, post, send, toast, useTopic } from "./data.js";
-import { clock, html, money, Pending, revealed, State, timeAgo, useClock, useRequest } from "./ui.js";
+import { clock, Command, html, money, Pending, revealed, State, timeAgo, useClock, useRequest } from "./ui.js";
 import { T } from "./text.js";
 
 function act(path, body, again) {
@@ -20,7 +20,7 @@ function Waiting({ rows, again }) {
   const answer = (row, choice) => act(`api/sessions/${row.session}/approvals/${row.approval.id}`, { choice, digest: row.approval.digest }, again);
   return html`<section class=${`card ${rows.length ? "ask" : ""}`} aria-label=${T.waitingForYou}><h2>${T.waitingForYou}</h2>${!rows.length && html`<p class="dim">${T.nothingWaits}</p>`}
     ${rows.map(row => html`<div key=${row.approval.id}><p><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a> ${T.wantsToRun}</p>
-      <pre class="command" tabindex="0">${revealed(row.approval.command || `${row.approval.tool} ${row.approval.arguments}`)}</pre>
+      <${Command} text=${row.approval.command || `${row.approval.tool} ${row.approval.arguments}`} />
       <p class="dim reason">${row.approval.reason}${/[.!?]$/.test(row.approval.reason) ? "" : "."}</p>
       <div class="row wrap"><button class="primary" onClick=${() => answer(row, "once")}>${T.once}</button><button onClick=${() => answer(row, "deny")}>${T.deny}</button>
         <span class="space"></span><span class="dim" role="timer">${T.deniedIn(clock(row.approval.expires_at - Date.now() / 1000))}</span></div></div>`)}</section>`;

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { changed, conversation, get, listUnsent, may, newId, openConversation, post, request, send, state, toast, useNews, useTopic } from "./data.js";
 import { watch } from "./feed.js";
-import { clock, Diff, Guard, html, Icon, Menu, revealed, State, useClock } from "./ui.js";
+import { clock, Command, Diff, Guard, html, Icon, Menu, State, useClock } from "./ui.js";
 import { T } from "./text.js";
 
 const DRAFT = "hermes-draft-";
@@ -38,8 +38,7 @@ function Approval({ conv, asked }) {
     <header><${State} kind="warn" label=${T.waiting} /><h3>${asked.command ? T.approve : T.approveTool(asked.tool)}</h3>
       <span class="dim" role="timer">${T.deniedIn(clock(asked.expires_at - Date.now() / 1000))}</span></header>
     <p class="dim">${sentence(asked.reason)} ${asked.command && !/sandbox/.test(asked.reason) ? T.sandbox(asked.sandbox) : ""}</p>
-    ${asked.command ? html`<pre class="command" tabindex="0" aria-label=${T.command}>${revealed(asked.command)}</pre>`
-      : asked.diff ? html`<${Diff} lines=${asked.diff.split("\n")} />` : html`<pre class="command" tabindex="0">${revealed(asked.arguments)}</pre>`}
+    ${!asked.command && asked.diff ? html`<${Diff} lines=${asked.diff.split("\n")} />` : html`<${Command} text=${asked.command || asked.arguments} />`}
     ${always && html`<div class="rules"><p>${T.alwaysSaves}</p>${asked.rules.map(rule => html`<code>${rule}</code>`)}</div>`}
     ${failure && html`<p class="bad" role="alert">${failure}</p>`}
     <div class="row">
@@ -241,14 +240,14 @@ function Notes({ conv }) {
   useTopic("sessions"); // they say what became of a turn
   const session = state.sessions.get(conv.id);
   const { live, ended, notice } = conv;
-  const isElsewhere = session && session.state === "running" && !session.busy && !live.busy;
+  const isElsewhere = session && session.elsewhere && !live.busy;
   const goOn = () => send(conv, { id: newId(), text: T.goOnText, uploads: [], busy: "queue" }).catch(e => toast(e.message));
   return html`${live.busy && !live.partial.text && !live.partial.tools.length && html`<p class="thinking dim"><${State} kind="running" label=${T.running} /> ${notice || "…"}</p>`}
     ${listUnsent(conv).map(item => html`<article class="you unsent" aria-label=${T.you}><div class="bubble">${item.text}</div><span class="dim">${item.waits ? T.unsent : T.sending}</span></article>`)}
     ${ended && ended.error && html`<p class="failure" role="alert">${ended.error} ${!live.busy && html`<button onClick=${() => act("retry", conv)}>${T.regenerate}</button>`}</p>`}
     ${!ended && !live.busy && session && session.state === "interrupted" && html`<p class="failure">${T.interrupted} <button onClick=${goOn}>${T.goOn}</button></p>`}
     ${!ended && !live.busy && session && session.state === "failed" && html`<p class="failure">${T.lastFailed} <button onClick=${() => act("retry", conv)}>${T.regenerate}</button></p>`}
-    ${isElsewhere && html`<p class="dim">${T.elsewhere}</p>`}`;
+    ${isElsewhere && html`<p class="dim">${T.elsewhere} <button onClick=${() => branch(conv, conv.total)}>${T.branch}</button></p>`}`;
 }
 
 /** A part of the page whose module is loaded when it is first shown. */

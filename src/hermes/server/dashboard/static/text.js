@@ -19,7 +19,7 @@ export const T = {
   message: "Message",
   placeholder: "Ask or describe a task", placeholderBusy: "Queue a message, or steer the running turn", placeholderNarrow: "Queue a message, or steer",
   send: "Send", queue: "Queue", steer: "Steer", stop: "Stop", attach: "Attach files",
-  summary: "Summary of earlier messages", injected: "Note to the model", table: "Table", code: "Code", command: "Command",
+  summary: "Summary of earlier messages", injected: "Note to the model", table: "Table", code: "Code", command: "Command", endsWith: "It ends with:",
   conversations: "Conversations", pageLinks: "Pages", now: "now", minutes: n => `${n} min`, hours: n => `${n} h`,
   unreachable: "The server cannot be reached. Nothing was changed.", answered: status => `The server answered ${status}.`,
   recovering: (kind, action, seconds) => `${kind}: ${action}${seconds ? `, waits ${seconds} s` : ""}`,

@@ -163,6 +163,15 @@ export function revealed(text) {
     c => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
+/** Exactly what would be run. Where it is too long to be seen at once, its end is shown as well: nothing hides there. */
+export function Command({ text }) {
+  const box = useRef(null);
+  const [isLong, setLong] = useState(false);
+  useEffect(() => { setLong(box.current.scrollHeight > box.current.clientHeight + 1); }, [text]);
+  return html`<pre class="command" ref=${box} tabindex="0" aria-label=${T.command}>${revealed(text)}</pre>
+    ${isLong && html`<p class="dim">${T.endsWith}</p><pre class="command end" tabindex="0" aria-label=${T.endsWith}>${revealed(text.slice(-2000))}</pre>`}`;
+}
+
 export function announce(text) {
   const region = document.getElementById("announcements");
   if (region) region.textContent = text;

@@ -152,8 +152,11 @@ async def _take_message(
         message = await asyncio.to_thread(_build_message, body.content, files, meta, placed)
         item = QueuedMessage(f"t_{secrets.token_hex(8)}", message, sent_id=sent_id)
         state = await submit_message(call.principal, services, meta, item, body.busy)
-    except Exception:
+    except Exception as error:
         await asyncio.to_thread(_remove_files, placed)  # what was attached can be sent again
+        if isinstance(error, OSError):
+            text = f"The attached files cannot be put into {meta.cwd}: {error.strerror}."
+            raise ApiError(409, f"{text} Nothing was sent.", code="not_writable") from None
         raise
     await queue.record_send(item, state)
     await asyncio.to_thread(uploads.remove_files, files)
