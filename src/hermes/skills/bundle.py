@@ -16,7 +16,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from msgspec import Struct
@@ -92,7 +92,8 @@ class _Collector:
     def check_name(self, name: str) -> str:
         """The name without what is harmless in it."""
         path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or ":" in path.parts[0:1] or "\0" in name:
+        is_drive = PureWindowsPath(name).drive != ""
+        if path.is_absolute() or is_drive or ".." in path.parts or "\0" in name:
             raise BundleRefused(f"{name!r} leads out of its folder; nothing was installed.")
         is_usable = path.parts and len(name) <= 300 and name.splitlines() == [name]
         if not is_usable or any(_is_too_long(part) for part in path.parts):
@@ -330,7 +331,6 @@ def pick_bundle(
     *,
     folder: str = "",
     holder: str = "",
-    commit: str = "",
 ) -> SkillBundle:
     """The only one of this kind among these files, or the one at `path`. They are from a folder, or
     from an archive or repository, the `holder`."""
@@ -359,4 +359,4 @@ def pick_bundle(
     name = kind.find_name(taken.files, PurePosixPath(top).name or folder, holder)
     if not name or name.startswith(".") or PurePosixPath(name).name != name:
         raise BundleRefused(f"{name!r} cannot be the name of a {kind.noun}; nothing was installed.")
-    return SkillBundle(name, taken.files, source, commit)
+    return SkillBundle(name, taken.files, source)

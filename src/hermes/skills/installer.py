@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.config.paths import make_private_folder
 from hermes.config.private_files import hold_lock, replace_file, write_durably
@@ -81,7 +81,8 @@ class SkillInstaller:
         address, ref, path = _parse_repository(address, path)
         found, commit = bundle.read_repository(address, ref, path)
         holder = address.rstrip("/").rpartition("/")[2].removesuffix(".git")
-        return bundle.pick_bundle(self.kind, found, path, source, holder=holder, commit=commit)
+        picked = bundle.pick_bundle(self.kind, found, path, source, holder=holder)
+        return structs.replace(picked, commit=commit)
 
     def require_same(self, fetched: SkillBundle, name: str) -> None:
         """ConfigError when what a source offers now is called something else than what was

@@ -159,6 +159,7 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
     "named like the folder above": named(".."),
     "named like its folder": named("."),
     "hidden by its name": named(".deed"),
+    "a drive": zipped(**{"C:\\evil": "x"}),
     "file and folder": zipped(**{"a": "x", "a/b": "y"}),
     "folder and file": zipped(**{"a/b": "y", "a": "x"}),
     "folders that are twins": zipped(**{"Run/a": "x", "run/b": "y"}),
