@@ -83,3 +83,17 @@ async def test_browsing_grouping_and_counting_from_the_end(tmp_path: Path) -> No
         assert max(sum(f"session old{n} " in hit for hit in hits) for n in range(5)) == 3
         assert re.match(r"session old\d message \d \(user; t\d; \d{4}-\d\d-\d\d\): ", hits[0])
         assert "number 4 of 0" in result(r.requests[4])
+
+
+async def test_a_long_conversation_hides_no_other(tmp_path: Path) -> None:
+    steps = [call(("c1", "session_search", {"query": "zeppelin"})), say("ok")]
+    async with rig(tmp_path, steps) as r:
+        store = r.runtime.store
+        loud = [user_message("zeppelin zeppelin") for _ in range(150)]
+        await store.sessions.append("loud", loud, create=SessionMeta("loud"))
+        for n in range(7):
+            text = f"once there was a zeppelin, which flew over town number {n}"
+            await store.sessions.append(f"s{n}", [user_message(text)], create=SessionMeta(f"s{n}"))
+        await r.turn("what was there?")
+        found = re.findall(r"^session (\S+)", result(r.requests[1]), re.MULTILINE)
+        assert sorted(found) == ["loud"] * 3 + [f"s{n}" for n in range(7)]

@@ -16,7 +16,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from msgspec import Struct
@@ -57,8 +57,9 @@ class BundleKind(Struct, frozen=True):
     """The file that makes a folder one of them."""
     validate: Callable[[Path], Sequence[str]]
     """What is wrong with a folder."""
-    find_name: Callable[[Mapping[str, bytes], str], str] = lambda files, name: name
-    """Its name, by its files and the name of its folder."""
+    find_name: Callable[[Mapping[str, bytes], str, str], str]
+    """Its name, by its files, the name of its folder, and that of the archive or repository that
+    holds it without a folder."""
     is_taken: Callable[[str], bool] = lambda name: False
     """Whether a new one of this name would be taken for another one."""
     find_path: Callable[[Path, str], Path | None] = lambda folder, name: (
@@ -91,7 +92,8 @@ class _Collector:
     def check_name(self, name: str) -> str:
         """The name without what is harmless in it."""
         path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or ":" in path.parts[0:1] or "\0" in name:
+        is_drive = PureWindowsPath(name).drive != ""
+        if path.is_absolute() or is_drive or ".." in path.parts or "\0" in name:
             raise BundleRefused(f"{name!r} leads out of its folder; nothing was installed.")
         is_usable = path.parts and len(name) <= 300 and name.splitlines() == [name]
         if not is_usable or any(_is_too_long(part) for part in path.parts):
@@ -326,10 +328,12 @@ def pick_bundle(
     files: dict[str, bytes],
     path: str,
     source: str,
-    fallback: str,
-    commit: str = "",
+    *,
+    folder: str = "",
+    holder: str = "",
 ) -> SkillBundle:
-    """The only one of this kind among these files, or the one at `path`."""
+    """The only one of this kind among these files, or the one at `path`. They are from a folder, or
+    from an archive or repository, the `holder`."""
     tops = sorted(
         name.removesuffix(kind.marker).rstrip("/")
         for name in files
@@ -352,7 +356,7 @@ def pick_bundle(
             what = "a link or submodule" if data == _LINK else "larger than 1 MB"
             raise BundleRefused(f"{name} is {what}; nothing was installed.")
         taken.add(inner, data)
-    name = kind.find_name(taken.files, PurePosixPath(top).name or fallback)
+    name = kind.find_name(taken.files, PurePosixPath(top).name or folder, holder)
     if not name or name.startswith(".") or PurePosixPath(name).name != name:
         raise BundleRefused(f"{name!r} cannot be the name of a {kind.noun}; nothing was installed.")
-    return SkillBundle(name, taken.files, source, commit)
+    return SkillBundle(name, taken.files, source)

@@ -5,26 +5,28 @@ from __future__ import annotations
 import difflib
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.config.paths import make_private_folder
 from hermes.config.private_files import hold_lock, replace_file, write_durably
 from hermes.core.errors import ConfigError
 from hermes.core.untrusted_text import reveal_hidden
 from hermes.skills import bundle
-from hermes.skills.bundle import BundleKind, SkillBundle
+from hermes.skills.bundle import BundleKind, BundleRefused, SkillBundle
 from hermes.skills.library import find_skill_folder
-from hermes.skills.skill import SKILL_FILE
+from hermes.skills.skill import SKILL_FILE, read_name
 from hermes.skills.validation import validate_skill
 
 _RECORD = ".installed.json"
 _ARCHIVE, _QUARANTINE = ".archive", ".quarantine"
 _MAX_DIFF_LINES = 400
+ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
+"""How addresses of archives end."""
 
 
 class InstalledSkill(Struct, frozen=True):
@@ -37,7 +39,14 @@ class InstalledSkill(Struct, frozen=True):
     files: dict[str, str]
 
 
-SKILL_KIND = BundleKind("skill", SKILL_FILE, validate_skill, find_path=find_skill_folder)
+def _find_name(files: Mapping[str, bytes], folder: str, holder: str) -> str:
+    """The name of the folder; without one the name in SKILL.md."""
+    return folder or read_name(files[SKILL_FILE].decode("utf-8", "replace")) or holder
+
+
+SKILL_KIND = BundleKind(
+    "skill", SKILL_FILE, validate_skill, _find_name, find_path=find_skill_folder
+)
 
 
 class SkillInstaller:
@@ -59,18 +68,21 @@ class SkillInstaller:
             source = f"{local.resolve()}#{path}" if path else str(local.resolve())
         if local.is_dir() and not (local / "HEAD").is_file():
             found = bundle.read_folder(local.resolve())
-            return bundle.pick_bundle(self.kind, found, path, source, local.resolve().name)
+            return bundle.pick_bundle(self.kind, found, path, source, folder=local.resolve().name)
         if local.is_file():
             found = bundle.read_archive(local.read_bytes())
-            return bundle.pick_bundle(self.kind, found, path, source, _strip_suffixes(local.name))
-        name = address.rstrip("/").rpartition("/")[2]
-        if address.startswith("https://") and _strip_suffixes(name) != name:
+            return bundle.pick_bundle(
+                self.kind, found, path, source, holder=_strip_suffix(local.name)
+            )
+        if address.startswith("https://") and address.lower().endswith(ARCHIVES):
             found = bundle.read_archive(self._download(address))
-            return bundle.pick_bundle(self.kind, found, path, source, _strip_suffixes(name))
+            holder = _strip_suffix(address.rpartition("/")[2])
+            return bundle.pick_bundle(self.kind, found, path, source, holder=holder)
         address, ref, path = _parse_repository(address, path)
         found, commit = bundle.read_repository(address, ref, path)
-        fallback = address.rstrip("/").rpartition("/")[2].removesuffix(".git")
-        return bundle.pick_bundle(self.kind, found, path, source, fallback, commit)
+        holder = address.rstrip("/").rpartition("/")[2].removesuffix(".git")
+        picked = bundle.pick_bundle(self.kind, found, path, source, holder=holder)
+        return structs.replace(picked, commit=commit)
 
     def require_same(self, fetched: SkillBundle, name: str) -> None:
         """ConfigError when what a source offers now is called something else than what was
@@ -92,7 +104,7 @@ class SkillInstaller:
                 shutil.rmtree(place, ignore_errors=True)
         if problems:
             reasons = "; ".join(reveal_hidden(problem) for problem in problems)
-            raise ConfigError(f"{fetched.name} is not a valid {noun}: {reasons}.")
+            raise BundleRefused(f"{fetched.name} is not a valid {noun}: {reasons}.")
         return place
 
     def _write_files(self, fetched: SkillBundle) -> Path:
@@ -239,11 +251,9 @@ def diff_texts(path: str, before: str, after: str) -> list[str]:
     return [reveal_hidden(line) for line in lines]
 
 
-def _strip_suffixes(name: str) -> str:
-    for suffix in (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar"):
-        if name.lower().endswith(suffix):
-            return name[: -len(suffix)]
-    return name
+def _strip_suffix(name: str) -> str:
+    suffix = next((end for end in ARCHIVES if name.lower().endswith(end)), "")
+    return name[: len(name) - len(suffix)]
 
 
 def _parse_repository(address: str, path: str) -> tuple[str, str, str]:

@@ -110,6 +110,13 @@ def read_plugin_skill(folder: Path, name: str) -> Skill:
     return structs.replace(found, name=name)
 
 
+def read_name(text: str) -> str:
+    """The name in a SKILL.md; empty if it has none."""
+    fields = _load_fields(split_text(text)[0])
+    name = "" if isinstance(fields, str) else fields.get("name")
+    return name.strip() if isinstance(name, str) else ""
+
+
 def _with_problem(skill: Skill, problem: str) -> Skill:
     return Skill(
         *(skill.name, "", skill.folder, skill.source, skill.changed, skill.size), problem=problem

@@ -103,7 +103,8 @@ class Database:
     def _open_sound(self) -> Connection:
         """The writer's connection; a small file is checked completely before it is used."""
         index = None if self._was_open else read_log_index(self.path)
-        index = None if index and self.process.list_others() else index
+        if index:  # what another process was just changing says nothing: it is read again
+            index = None if self.process.list_others() else read_log_index(self.path)
         db = open_writer(self.path, self.notices)
         if index and index.misses_frames(db, self.path) and not self.process.list_others():
             self.notices.append(_LOG_DAMAGED.format(path=self.path))

@@ -63,3 +63,18 @@ async def test_filters(make_store: MakeStore) -> None:
     assert await find(since=1250.0) == ["s2"]
     assert await find(role="assistant") == []
     assert await find(newest=True) == ["s2", "s1", "s0"]
+
+
+@on_both_databases
+async def test_one_session_does_not_hide_the_others(make_store: MakeStore) -> None:
+    store = make_store()
+    loud = [user_message("zeppelin zeppelin") for _ in range(150)]
+    await store.sessions.append("loud", loud, create=SessionMeta("loud"))
+    for n in range(3):
+        text = f"once there was a zeppelin, which flew over town number {n}"
+        await store.sessions.append(f"s{n}", [user_message(text)], create=SessionMeta(f"s{n}"))
+    for newest in (False, True):
+        within = SearchFilter(newest=newest, per_session=2)
+        hits = await store.search.find_messages("zeppelin", limit=100, within=within)
+        assert sorted(hit.session.id for hit in hits) == ["loud", "loud", "s0", "s1", "s2"]
+        assert hits[0].session.id == ("s2" if newest else "loud")

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from hermes.skills.installer import SkillInstaller
 
 _MAX_ARCHIVE = 20 << 20
-_ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
 
 
 async def fetch_bundle(setup: Setup, installer: SkillInstaller, source: str) -> SkillBundle:
@@ -20,9 +19,9 @@ async def fetch_bundle(setup: Setup, installer: SkillInstaller, source: str) -> 
     import asyncio
 
     address = source.partition("#")[0]
-    if address.startswith("https://") and address.lower().endswith(_ARCHIVES):
-        from hermes.skills.installer import SkillInstaller
+    from hermes.skills.installer import ARCHIVES, SkillInstaller
 
+    if address.startswith("https://") and address.lower().endswith(ARCHIVES):
         data = await _download_archive(setup, address)
         installer = SkillInstaller(installer.folder, lambda _: data, installer.kind)
     return await asyncio.to_thread(installer.fetch_bundle, source)

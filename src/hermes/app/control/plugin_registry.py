@@ -36,12 +36,13 @@ def open_plugin_installer(setup: Setup) -> SkillInstaller:
     return SkillInstaller(folder, refuse_download, kind)
 
 
-def _find_name(files: Mapping[str, bytes], folder: str) -> str:
-    """The name in plugin.yaml, else that of the folder; ConfigError if it cannot be one."""
+def _find_name(files: Mapping[str, bytes], folder: str, holder: str) -> str:
+    """The name in plugin.yaml, else that of the folder, archive or repository; ConfigError if it
+    cannot be one."""
     from hermes.app.extensions.plugin_sources import MANIFEST_FILE, is_plugin_name, read_manifest
 
     fields = read_manifest(files[MANIFEST_FILE].decode("utf-8", "replace"))
-    name = str(fields.get("name") or folder)
+    name = str(fields.get("name") or folder or holder)
     if not is_plugin_name(name):
         raise ConfigError(f"{name[:60]!r} cannot be the name of a plugin; nothing was installed.")
     return name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,12 +27,17 @@ class LogIndex(Struct, frozen=True):
     """Frames of committed changes that the log must hold, some of which the database lacks."""
     salt: int
     """Marks the frames of this log; the next one has the next number."""
+    written: tuple[int, int]
+    """The time and the size of the database then."""
 
     def misses_frames(self, db: Connection, path: Path) -> bool:
         """Whether SQLite took fewer frames from the log than it must have held. What it took is
-        copied to the database."""
+        copied to the database. False when another process has written into the database since: it
+        had the log, and took the frames itself."""
         import apsw
 
+        if _stat_database(path) != self.written:
+            return False
         try:
             recovered, _ = db.wal_checkpoint()
         except apsw.Error:
@@ -43,6 +49,7 @@ def read_log_index(path: Path) -> LogIndex | None:
     """None if nothing is known. No other connection of this process may use the file: closing its
     index would drop their locks."""
     _, wal, shm, _ = database_files(path)
+    written = _stat_database(path)
     if not (wal.exists() and shm.exists()) or _is_connected(path):
         return None
     data = _read_start(shm, _BACKFILL_AT + 4)
@@ -53,7 +60,14 @@ def read_log_index(path: Path) -> LogIndex | None:
     (copied,) = struct.unpack_from("=I", data, _BACKFILL_AT)
     if not is_initialised or copied >= frames:
         return None
-    return LogIndex(frames, int.from_bytes(salt, "big"))
+    return LogIndex(frames, int.from_bytes(salt, "big"), written)
+
+
+def _stat_database(path: Path) -> tuple[int, int]:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_mtime_ns, found.st_size
+    return 0, 0
 
 
 def _read_salt(path: Path) -> int:
