@@ -389,6 +389,22 @@ async def test_a_database_that_cannot_grow_ends_the_run_in_a_sentence(
     assert [line["prompt_index"] for line in lines] == list(range(60))
 
 
+async def test_results_that_cannot_be_written_are_said_and_written_later(
+    home: Home, provider: Provider
+) -> None:
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(60)))
+    args = ["batch", "run", file, "--toolsets", "none"]
+    target = home.path / "batch" / "data" / "trajectories.jsonl"
+    target.mkdir(parents=True)  # a file cannot take its place
+    ran = await run_hermes(args, home)
+    assert ran.rc == 3 and "hermes batch resume data goes on." in ran.stderr, ran
+    target.rmdir()
+    asked = len(provider.requests)
+    ran = await run_hermes(["batch", "resume", "data"], home)
+    assert ran.rc == 0 and len(provider.requests) == asked == 60, ran
+    assert len(read_lines(home, "trajectories.jsonl")) == 60
+
+
 async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider) -> None:
     gate = Gate()
     provider.then = lambda request: say("late").hold(gate)

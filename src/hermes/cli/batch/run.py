@@ -38,28 +38,39 @@ async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, p
         chosen = ["-p", profile] if profile else []
         return [sys.executable, "-m", "hermes", *chosen, "batch", "resume", name, "--share"]
 
-    with folder.lock_run():
-        folder.write_settings(settings)
-        coordinator: Coordinator | ClusterCoordinator
-        if settings.cluster:
-            from hermes.batch.nodes.cluster_run import ClusterCoordinator
+    try:
+        with folder.lock_run():
+            folder.write_settings(settings)
+            coordinator: Coordinator | ClusterCoordinator
+            if settings.cluster:
+                from hermes.batch.nodes.cluster_run import ClusterCoordinator
 
-            coordinator = ClusterCoordinator(setup, folder, settings, print_stderr)
-        else:
-            coordinator = Coordinator(setup, folder, settings, name_worker)
-        signals = SignalHandler()
-        signals.attach(coordinator.stop)
-        shown = asyncio.create_task(_show_progress(coordinator))
-        try:
-            end = await coordinator.run()
-        except StoreError as error:
-            print_stderr(f"{error} hermes batch resume {settings.name} goes on.")
-            return _EXIT_SOME
-        finally:
-            shown.cancel()
-            await asyncio.wait({shown})
+                coordinator = ClusterCoordinator(setup, folder, settings, print_stderr)
+            else:
+                coordinator = Coordinator(setup, folder, settings, name_worker)
+            end = await _run_shown(coordinator)
+    except StoreError as error:
+        print_stderr(f"{error} hermes batch resume {settings.name} goes on.")
+        return _EXIT_SOME
+    except OSError as error:
+        print_stderr(
+            f"{folder.path} cannot be written: {error.strerror}. No answer is lost: hermes batch "
+            f"resume {settings.name} goes on."
+        )
+        return _EXIT_SOME
     _print_end(folder, settings, end)
     return end.exit_code
+
+
+async def _run_shown(coordinator: Coordinator | ClusterCoordinator) -> RunEnd:
+    """Run what is left; signals stop it, and its progress is shown."""
+    SignalHandler().attach(coordinator.stop)
+    shown = asyncio.create_task(_show_progress(coordinator))
+    try:
+        return await coordinator.run()
+    finally:
+        shown.cancel()
+        await asyncio.wait({shown})
 
 
 async def work_for_run(setup: Setup, folder: RunFolder) -> int:
