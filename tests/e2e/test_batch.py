@@ -150,6 +150,7 @@ async def test_a_second_run_of_the_same_name_repeats_nothing(
         (['{"prompt": "  "}'], "line 1: the prompt is empty"),
         (['{"prompt": "a", "files": {"../x": "y"}}'], "line 1: the path '../x' is outside"),
         (['{"prompt": "a", "files": {"/x": "y"}}'], "line 1: the path '/x' is outside"),
+        (['{"prompt": "a", "files": {"a": "x", "a/b": "y"}}'], "line 1: 'a' is both a file"),
         (['{"prompt": "a", "image": "--privileged"}'], "line 1: '--privileged' is not the name"),
         (['{"prompt": "a"}', '{"prompt": "a", "toolsets": ["fiel"]}'], "line 2: There is no tool"),
         (['{"messages": [{"role": "assistant", "content": "x"}]}'], "line 1: the last of"),
@@ -176,14 +177,16 @@ async def test_a_bad_dataset_is_named_before_anything_runs(
     assert not provider.requests and not (home.path / "batch" / "data").exists()
 
 
-async def test_what_editors_leave_in_a_file_is_fine(home: Home, provider: Provider) -> None:
+async def test_what_editors_and_tables_leave_in_a_file_is_fine(home: Home, provider: Provider) -> None:
     file = home.work / "data.jsonl"
     big = "x" * 1_000_000
-    rows = [json.dumps({"prompt": "one"}), "", json.dumps({"prompt": big}), "{bad"]
+    names = "id image cwd files workspace toolsets model system metadata messages".split()
+    empty = {**dict.fromkeys(names), "prompt": "two", "files": {"a.txt": None}}
+    rows = [*map(json.dumps, ({"prompt": "one"}, empty)), "", json.dumps({"prompt": big}), "{bad"]
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(rows).encode())
     ran = await run_hermes(["batch", "run", str(file), "--toolsets", "none", "--skip-bad"], home)
     assert ran.rc == 0 and "1 bad line is left out" in ran.stderr
-    assert len(read_lines(home, "trajectories.jsonl")) == 2
+    assert len(read_lines(home, "trajectories.jsonl")) == 3
     assert {len(read_prompt(request)) for request in provider.requests} == {3, 1_000_000}
 
 

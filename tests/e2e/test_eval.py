@@ -162,7 +162,7 @@ async def test_a_longer_conversation_and_what_people_see(home: Home, provider: P
         ("cases: [", "line 1"),
         ("cases: []", "it needs `cases`"),
         ("cases:\n  - name: a\n    prompt: x\n  - name: b\n", "line 4: a case needs either"),
-        ("cases:\n  - name: a\n    prompt: x\n    expcet: {}\n", "line 2: "),
+        ("cases:\n  - name: a\n    prompt: x\n    expcet: {}\n", "line 4: "),
         ("cases:\n  - {name: a, prompt: x}\n  - {name: a, prompt: y}\n", "line 3: the name 'a'"),
         ("cases:\n  - {name: a, prompt: x, files: {../y: z}}\n", "line 2: the path '../y'"),
         ('cases:\n  - {name: a, prompt: x, files: {"a\\0b": z}}\n', "line 2: the path 'a\\x00b'"),
@@ -173,7 +173,11 @@ async def test_a_longer_conversation_and_what_people_see(home: Home, provider: P
         ("cases:\n  - {name: a, prompt: x, toolsets: [fiel]}\n", "line 2: There is no toolset"),
         (
             "defaults:\n  timeout: -1\ncases:\n  - {name: a, prompt: x}\n",
-            "line 1: Expected `float`",
+            "line 2: Expected `float`",
+        ),
+        (
+            "cases:\n  - name: a\n    prompt: x\n    expect:\n      tools:\n        used: [b, 5]\n",
+            "line 6: Expected `str`",
         ),
         ("cases:\n  - {name: a, prompt: x}\nmodels: [a]\n", "line 3: unknown key models"),
     ],
