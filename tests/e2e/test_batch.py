@@ -177,7 +177,9 @@ async def test_a_bad_dataset_is_named_before_anything_runs(
     assert not provider.requests and not (home.path / "batch" / "data").exists()
 
 
-async def test_what_editors_and_tables_leave_in_a_file_is_fine(home: Home, provider: Provider) -> None:
+async def test_what_editors_and_tables_leave_in_a_file_is_fine(
+    home: Home, provider: Provider
+) -> None:
     file = home.work / "data.jsonl"
     big = "x" * 1_000_000
     names = "id image cwd files workspace toolsets model system metadata messages".split()

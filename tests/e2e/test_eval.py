@@ -219,6 +219,9 @@ async def test_the_last_run_is_replayed_without_a_provider(home: Home, provider:
     assert early.rc == 2 and "no recorded run" in early.stderr
     ran = await run_hermes(["eval", file, "--json"], home)
     assert ran.rc == 1 and [row["passed"] for row in ran.json["results"]] == [True, False], ran
+    args = ["--model", "kit-model", "--model", "other", "--repeat", "2"]
+    twice = await run_hermes(["eval", file, "--json", *args], home)
+    assert [row["model"] for row in twice.json["rates"]] == ["kit-model"] * 2 + ["other"] * 2
     longer = Path(file).with_name("cases-2.yaml")
     longer.write_text("cases: [{name: other, prompt: x, toolsets: [none]}]")
     await run_hermes(["eval", str(longer)], home)
@@ -226,6 +229,7 @@ async def test_the_last_run_is_replayed_without_a_provider(home: Home, provider:
     home.configure(model={"default": "gone:model"})
     again = await run_hermes(["eval", file, "--json", "--replay"], home)
     assert again.rc == 1, again
-    wanted = [(row["name"], row["passed"], row["failed"]) for row in ran.json["results"]]
-    found = [(row["name"], row["passed"], row["failed"]) for row in again.json["results"]]
+    keys = ("name", "model", "repeat", "passed", "failed")
+    wanted = [[row[key] for key in keys] for row in twice.json["results"]]
+    found = [[row[key] for key in keys] for row in again.json["results"]]
     assert found == wanted
