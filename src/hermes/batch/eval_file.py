@@ -13,7 +13,6 @@ from msgspec import Meta, Struct
 from hermes.batch.dataset import CheckToolsets, is_inside
 from hermes.core.errors import ConfigError
 
-
 _PLACE = re.compile(r" - at `\$([^`]*)`")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
