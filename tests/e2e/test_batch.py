@@ -220,6 +220,28 @@ async def test_failures_are_listed_and_the_rest_goes_on(home: Home, provider: Pr
     assert [line["prompt_index"] for line in read_lines(home, "trajectories.jsonl")] == [0, 2]
 
 
+async def test_what_has_failed_is_done_again_if_asked(home: Home, provider: Provider) -> None:
+    provider.then = lambda request: status(401, "no") if read_prompt(request) != "b" else say("b")
+    file = write_items(home, *({"prompt": prompt} for prompt in "abc"))
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "none", "--retry-failed"], home)
+    assert ran.rc == 2 and "--retry-failed is for resume" in ran.stderr, ran
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "none"], home)
+    assert ran.rc == 3 and [row["id"] for row in read_lines(home, "failed.jsonl")] == ["1", "3"]
+    provider.then = lambda request: say(f"now {read_prompt(request)}")
+    asked = len(provider.requests)
+    ran = await run_hermes(["batch", "resume", "data"], home)
+    assert ran.rc == 3 and len(provider.requests) == asked, ran
+    ran = await run_hermes(["batch", "resume", "data", "--retry-failed"], home)
+    assert ran.rc == 0 and len(provider.requests) == asked + 2, ran
+    answers = [
+        line["conversations"][-1]["value"] for line in read_lines(home, "trajectories.jsonl")
+    ]
+    assert [answer.split()[-1] for answer in answers] == ["a", "b", "c"]
+    found = read_statistics(home)
+    assert found["states"] == {"done": 3} and found["abandoned"] == 2
+    assert read_lines(home, "failed.jsonl") == []
+
+
 async def test_a_refused_key_is_not_tried_again(home: Home, provider: Provider) -> None:
     provider.then = status(401, "no such key")
     file = write_items(home, {"prompt": "one"}, {"prompt": "two"})

@@ -62,6 +62,16 @@ async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, p
     return end.exit_code
 
 
+async def forget_failures(setup: Setup, folder: RunFolder, settings: RunSettings) -> None:
+    """Have the items that failed answered anew."""
+    from hermes.batch.nodes.run_store import open_run_store
+    from hermes.batch.results import Results
+
+    with folder.lock_run():
+        async with open_run_store(setup, folder, settings) as store:
+            await Results(store, settings.name).forget_failures()
+
+
 async def _run_shown(coordinator: Coordinator | ClusterCoordinator) -> RunEnd:
     """Run what is left; signals stop it, and its progress is shown."""
     SignalHandler().attach(coordinator.stop)
@@ -151,4 +161,7 @@ def _print_end(folder: RunFolder, settings: RunSettings, end: RunEnd) -> None:
     elif left and end.stopped:
         print_stderr(f"Stopped; hermes batch resume {settings.name} goes on.")
     elif left:
-        print_stderr(f"{left} failed (see failed.jsonl there) or are partial.")
+        print_stderr(
+            f"{left} failed (see failed.jsonl there) or are partial; hermes batch resume "
+            f"{settings.name} --retry-failed begins what failed anew."
+        )

@@ -62,6 +62,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_action(_ACTIONS, "list")
     parser.add_argument("word", nargs="?", default="", metavar="FILE|NAME")
     add_run_options(parser)
+    parser.add_flag("--retry-failed", help="resume: begin what has failed anew, too")
     parser.add_flag("--json", help="print JSON (status, stats, list, distributions)")
     parser.add_argument("-o", "--out", metavar="FILE", help="export, compress: write to this file")
     parser.add_count_option(
@@ -79,6 +80,8 @@ def run(argv: list[str], profile: str) -> int:
         parser.error("--toolsets: not allowed with --distribution")
     if args.action == "resume" and (option := find_fixed_option(args)):
         parser.error(f"{option}: a run keeps it; only limits and formats can be changed")
+    if args.retry_failed and args.action != "resume":
+        parser.error("--retry-failed is for resume")
     if args.action in ("run", "resume", "stop") and not args.share:
         refuse_agent("start or stop batch runs")
     setup = load_checked_setup(args.profile)
@@ -101,7 +104,7 @@ def run(argv: list[str], profile: str) -> int:
 
 async def _run_items(args: Namespace, setup: Setup) -> int:
     from hermes.batch.run_folder import find_run
-    from hermes.cli.batch.run import continue_run, work_for_run
+    from hermes.cli.batch.run import continue_run, forget_failures, work_for_run
 
     if args.share:
         return await work_for_run(setup, find_run(setup.home, args.word))
@@ -110,6 +113,8 @@ async def _run_items(args: Namespace, setup: Setup) -> int:
         settings = change_limits(folder.read_settings(), args)
         if args.cluster and not settings.cluster:
             raise ConfigError(f"The run {args.word} was begun without --cluster.")
+        if args.retry_failed:
+            await forget_failures(setup, folder, settings)
     else:
         folder, settings = _begin_run(args, setup)
     return await continue_run(setup, folder, settings, args.profile)
