@@ -123,6 +123,19 @@ async def test_only_items_without_files_share_a_folder(home: Home, provider: Pro
         assert len(lines) == folders, lines
 
 
+async def test_a_run_whose_items_were_damaged_says_so(home: Home, provider: Provider) -> None:
+    file = write_items(home, {"prompt": "one"}, {"prompt": "two"})
+    args = ["batch", "run", file, "--toolsets", "none"]
+    assert (await run_hermes(args, home)).rc == 0
+    items = home.path / "batch" / "data" / "items.jsonl"
+    items.write_bytes(items.read_bytes()[:-20])
+    for action in ("resume", "status", "export"):
+        ran = await run_hermes(["batch", action, "data"], home)
+        assert ran.rc == 2 and "items.jsonl cannot be read" in ran.stderr, ran
+    ran = await run_hermes(args, home)
+    assert ran.rc == 0 and len(provider.requests) == 2, ran
+
+
 async def test_a_second_run_of_the_same_name_repeats_nothing(
     home: Home, provider: Provider
 ) -> None:
@@ -444,6 +457,24 @@ async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider
     process.send_signal(signal.SIGTERM)
     gate.open()
     await process.communicate()
+
+
+async def test_of_two_datasets_that_begin_at_once_one_is_refused(
+    home: Home, provider: Provider
+) -> None:
+    files = [
+        write_items(home, *({"prompt": f"{which}{n}"} for n in range(20)), name=f"{which}.jsonl")
+        for which in "ab"
+    ]
+    begun = [
+        await start_hermes(["batch", "run", file, "--name", "n", "--toolsets", "none"], home)
+        for file in files
+    ]
+    said = [(await process.communicate())[1].decode() for process in begun]
+    codes = [process.returncode for process in begun]
+    assert sorted(codes) == [0, 2], said
+    asked = {read_prompt(request) for request in provider.requests}
+    assert asked == {f"{'ab'[codes.index(0)]}{n}" for n in range(20)}, said
 
 
 async def test_an_item_that_takes_too_long_ends_with_its_processes(

@@ -290,6 +290,8 @@ class SearchFilter(Struct, frozen=True):
     since: float | None = None
     newest: bool = False
     """Whether the newest come first instead of the best."""
+    per_session: int | None = None
+    """Most messages of one session."""
 
 
 class MessageSearch(Protocol):

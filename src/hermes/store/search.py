@@ -1,6 +1,7 @@
 """Search in messages: queries of plain words and quoted phrases, ranked hits with snippets."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,8 @@ class SqliteSearch:
 _MAX_VARIANTS = 100
 """Words of the index that one word of a query may stand for."""
 _LEAST_SUBSTRING = 3
+_MAX_COUNTED = 10_000
+"""Hits that are looked at for enough different sessions."""
 _ROWS = (
     f"SELECT m.id, m.seq, m.role, m.created, m.body, {codec.SESSION_COLUMNS}"
     " FROM json_each(?) AS best CROSS JOIN messages m ON m.id = best.value"
@@ -125,8 +128,18 @@ def _select_best(db: "Connection", expression: str, limit: int, within: SearchFi
         tests.append("m.created >= ?")
         values.append(within.since)
     order = "search.rowid DESC" if within.newest else "search.rank"
-    sql = f"SELECT search.rowid FROM search{joins} WHERE {' AND '.join(tests)}"
-    return [id for (id,) in db.execute(f"{sql} ORDER BY {order} LIMIT ?", (*values, limit))]
+    sql = f"SELECT search.rowid FROM search{joins} WHERE {' AND '.join(tests)} ORDER BY {order}"
+    if within.per_session is None:
+        return [id for (id,) in db.execute(f"{sql} LIMIT ?", (*values, limit))]
+    counts: Counter[int] = Counter()
+    best: list[Any] = []
+    for (id,) in db.execute(f"{sql} LIMIT {_MAX_COUNTED}", values):
+        counts[id >> 24] += 1
+        if counts[id >> 24] <= within.per_session:
+            best.append(id)
+            if len(best) == limit:
+                break
+    return best
 
 
 def _list_expressions(db: "Connection", terms: Sequence[str]) -> Iterator[str]:

@@ -171,10 +171,19 @@ def _select_best(
         values.append(str(within.since))
         tests.append(f"m.created >= ?{len(values)}::float8")
     best = "" if within.newest else "ts_rank(f.words, ?1::tsquery, 1) DESC, "
-    sql = (
-        f"SELECT m.seq, m.role, m.created, m.body, {codec.SESSION_COLUMNS} FROM search f"
-        " JOIN sessions s ON s.n = f.session"
+    rows = (
+        "search f JOIN sessions s ON s.n = f.session"
         " JOIN messages m ON m.session = f.session AND m.seq = f.seq"
-        f" WHERE {' AND '.join(tests)} ORDER BY {best}s.n DESC, m.seq DESC LIMIT {int(limit)}"
+    )
+    where = " AND ".join(tests)
+    if within.per_session is not None:
+        where += (
+            " AND (f.session, f.seq) IN (SELECT session, seq FROM (SELECT f.session, f.seq,"
+            f" row_number() OVER (PARTITION BY f.session ORDER BY {best}m.seq DESC) AS place"
+            f" FROM {rows} WHERE {where}) ranked WHERE place <= {int(within.per_session)})"
+        )
+    sql = (
+        f"SELECT m.seq, m.role, m.created, m.body, {codec.SESSION_COLUMNS} FROM {rows}"
+        f" WHERE {where} ORDER BY {best}s.n DESC, m.seq DESC LIMIT {int(limit)}"
     )
     return db.execute(sql, values).fetchall()

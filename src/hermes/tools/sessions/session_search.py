@@ -74,7 +74,11 @@ async def _find_messages(
 ) -> ToolResult:
     hits: Sequence[SearchHit] = ()
     if current is not None:
-        within = SearchFilter(current.source, current.key, p.role, newest=p.sort == "newest")
+        within = SearchFilter(
+            *(current.source, current.key, p.role),
+            newest=p.sort == "newest",
+            per_session=_MAX_PER_CONVERSATION,
+        )
         found = await store.search.find_messages(query, limit=_MAX_SCANNED, within=within)
         hits = await _choose_hits(store, found)
     if not hits:
