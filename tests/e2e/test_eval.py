@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -141,6 +142,18 @@ async def test_repeats_give_a_rate_and_an_interval_that_holds_it(
     (rate,) = ran.json["rates"]
     assert (rate["passed"], rate["of"], rate["model"]) == (14, 20, "kit-model")
     assert 0.45 < rate["low"] < 0.7 < rate["high"] < 0.9
+
+
+async def test_all_turns_of_a_case_share_its_time(home: Home, provider: Provider) -> None:
+    async def answer_slowly(request: Received) -> Reply:
+        await asyncio.sleep(0.8)
+        return say("done")
+
+    provider.then = answer_slowly
+    case = {"name": "talk", "turns": ["one", "two"]}
+    file = write_cases(home, case, toolsets=["none"], timeout=1.2)
+    ran = await run_hermes(["eval", file, "--json"], home)
+    assert ran.rc == 1 and ran.json["results"][0]["failed"] == ["timeout"], ran
 
 
 async def test_a_longer_conversation_and_what_people_see(home: Home, provider: Provider) -> None:
