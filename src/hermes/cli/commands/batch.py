@@ -19,7 +19,7 @@ from hermes.cli.batch.options import (
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.cli.terminal.text import print_report
-from hermes.config.env import decode_argument
+from hermes.config.env import build_child_env, decode_argument
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 
@@ -125,6 +125,7 @@ def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
 
     from hermes.batch.coordinator import begin_run
     from hermes.batch.dataset import read_dataset
+    from hermes.batch.image_files import require_images
     from hermes.batch.run_folder import check_name
     from hermes.batch.workspace import refuse_private_folder
 
@@ -138,6 +139,9 @@ def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
         check_folder=partial(refuse_private_folder, agent_home=setup.home),
     )
     print_skipped(dataset)
+    if not settings.cluster:
+        images = {item.image or settings.image for item in dataset.items} - {""}
+        require_images(images, build_child_env(setup.secrets))
     return begin_run(setup.home, settings, args.output, dataset, extend=args.extend, hidden=[file])
 
 
