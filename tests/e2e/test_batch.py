@@ -123,6 +123,19 @@ async def test_only_items_without_files_share_a_folder(home: Home, provider: Pro
         assert len(lines) == folders, lines
 
 
+async def test_a_run_whose_items_were_damaged_says_so(home: Home, provider: Provider) -> None:
+    file = write_items(home, {"prompt": "one"}, {"prompt": "two"})
+    args = ["batch", "run", file, "--toolsets", "none"]
+    assert (await run_hermes(args, home)).rc == 0
+    items = home.path / "batch" / "data" / "items.jsonl"
+    items.write_bytes(items.read_bytes()[:-20])
+    for action in ("resume", "status", "export"):
+        ran = await run_hermes(["batch", action, "data"], home)
+        assert ran.rc == 2 and "items.jsonl cannot be read" in ran.stderr, ran
+    ran = await run_hermes(args, home)
+    assert ran.rc == 0 and len(provider.requests) == 2, ran
+
+
 async def test_a_second_run_of_the_same_name_repeats_nothing(
     home: Home, provider: Provider
 ) -> None:
@@ -150,6 +163,7 @@ async def test_a_second_run_of_the_same_name_repeats_nothing(
         (['{"prompt": "  "}'], "line 1: the prompt is empty"),
         (['{"prompt": "a", "files": {"../x": "y"}}'], "line 1: the path '../x' is outside"),
         (['{"prompt": "a", "files": {"/x": "y"}}'], "line 1: the path '/x' is outside"),
+        (['{"prompt": "a", "files": {"a": "x", "a/b": "y"}}'], "line 1: 'a' is both a file"),
         (['{"prompt": "a", "image": "--privileged"}'], "line 1: '--privileged' is not the name"),
         (['{"prompt": "a"}', '{"prompt": "a", "toolsets": ["fiel"]}'], "line 2: There is no tool"),
         (['{"messages": [{"role": "assistant", "content": "x"}]}'], "line 1: the last of"),
@@ -176,14 +190,18 @@ async def test_a_bad_dataset_is_named_before_anything_runs(
     assert not provider.requests and not (home.path / "batch" / "data").exists()
 
 
-async def test_what_editors_leave_in_a_file_is_fine(home: Home, provider: Provider) -> None:
+async def test_what_editors_and_tables_leave_in_a_file_is_fine(
+    home: Home, provider: Provider
+) -> None:
     file = home.work / "data.jsonl"
     big = "x" * 1_000_000
-    rows = [json.dumps({"prompt": "one"}), "", json.dumps({"prompt": big}), "{bad"]
+    names = "id image cwd files workspace toolsets model system metadata messages".split()
+    empty = {**dict.fromkeys(names), "prompt": "two", "files": {"a.txt": None}}
+    rows = [*map(json.dumps, ({"prompt": "one"}, empty)), "", json.dumps({"prompt": big}), "{bad"]
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(rows).encode())
     ran = await run_hermes(["batch", "run", str(file), "--toolsets", "none", "--skip-bad"], home)
     assert ran.rc == 0 and "1 bad line is left out" in ran.stderr
-    assert len(read_lines(home, "trajectories.jsonl")) == 2
+    assert len(read_lines(home, "trajectories.jsonl")) == 3
     assert {len(read_prompt(request)) for request in provider.requests} == {3, 1_000_000}
 
 
@@ -213,6 +231,28 @@ async def test_failures_are_listed_and_the_rest_goes_on(home: Home, provider: Pr
     assert found["states"] == {"done": 2, "failed": 1}
     assert found["errors"] == {failed["error"]["code"]: 1} and found["abandoned"] == 1
     assert [line["prompt_index"] for line in read_lines(home, "trajectories.jsonl")] == [0, 2]
+
+
+async def test_what_has_failed_is_done_again_if_asked(home: Home, provider: Provider) -> None:
+    provider.then = lambda request: status(401, "no") if read_prompt(request) != "b" else say("b")
+    file = write_items(home, *({"prompt": prompt} for prompt in "abc"))
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "none", "--retry-failed"], home)
+    assert ran.rc == 2 and "--retry-failed is for resume" in ran.stderr, ran
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "none"], home)
+    assert ran.rc == 3 and [row["id"] for row in read_lines(home, "failed.jsonl")] == ["1", "3"]
+    provider.then = lambda request: say(f"now {read_prompt(request)}")
+    asked = len(provider.requests)
+    ran = await run_hermes(["batch", "resume", "data"], home)
+    assert ran.rc == 3 and len(provider.requests) == asked, ran
+    ran = await run_hermes(["batch", "resume", "data", "--retry-failed"], home)
+    assert ran.rc == 0 and len(provider.requests) == asked + 2, ran
+    answers = [
+        line["conversations"][-1]["value"] for line in read_lines(home, "trajectories.jsonl")
+    ]
+    assert [answer.split()[-1] for answer in answers] == ["a", "b", "c"]
+    found = read_statistics(home)
+    assert found["states"] == {"done": 3} and found["abandoned"] == 2
+    assert read_lines(home, "failed.jsonl") == []
 
 
 async def test_a_refused_key_is_not_tried_again(home: Home, provider: Provider) -> None:
@@ -389,6 +429,22 @@ async def test_a_database_that_cannot_grow_ends_the_run_in_a_sentence(
     assert [line["prompt_index"] for line in lines] == list(range(60))
 
 
+async def test_results_that_cannot_be_written_are_said_and_written_later(
+    home: Home, provider: Provider
+) -> None:
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(60)))
+    args = ["batch", "run", file, "--toolsets", "none"]
+    target = home.path / "batch" / "data" / "trajectories.jsonl"
+    target.mkdir(parents=True)  # a file cannot take its place
+    ran = await run_hermes(args, home)
+    assert ran.rc == 3 and "hermes batch resume data goes on." in ran.stderr, ran
+    target.rmdir()
+    asked = len(provider.requests)
+    ran = await run_hermes(["batch", "resume", "data"], home)
+    assert ran.rc == 0 and len(provider.requests) == asked == 60, ran
+    assert len(read_lines(home, "trajectories.jsonl")) == 60
+
+
 async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider) -> None:
     gate = Gate()
     provider.then = lambda request: say("late").hold(gate)
@@ -401,6 +457,24 @@ async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider
     process.send_signal(signal.SIGTERM)
     gate.open()
     await process.communicate()
+
+
+async def test_of_two_datasets_that_begin_at_once_one_is_refused(
+    home: Home, provider: Provider
+) -> None:
+    files = [
+        write_items(home, *({"prompt": f"{which}{n}"} for n in range(20)), name=f"{which}.jsonl")
+        for which in "ab"
+    ]
+    begun = [
+        await start_hermes(["batch", "run", file, "--name", "n", "--toolsets", "none"], home)
+        for file in files
+    ]
+    said = [(await process.communicate())[1].decode() for process in begun]
+    codes = [process.returncode for process in begun]
+    assert sorted(codes) == [0, 2], said
+    asked = {read_prompt(request) for request in provider.requests}
+    assert asked == {f"{'ab'[codes.index(0)]}{n}" for n in range(20)}, said
 
 
 async def test_an_item_that_takes_too_long_ends_with_its_processes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -143,6 +144,18 @@ async def test_repeats_give_a_rate_and_an_interval_that_holds_it(
     assert 0.45 < rate["low"] < 0.7 < rate["high"] < 0.9
 
 
+async def test_all_turns_of_a_case_share_its_time(home: Home, provider: Provider) -> None:
+    async def answer_slowly(request: Received) -> Reply:
+        await asyncio.sleep(0.8)
+        return say("done")
+
+    provider.then = answer_slowly
+    case = {"name": "talk", "turns": ["one", "two"]}
+    file = write_cases(home, case, toolsets=["none"], timeout=1.2)
+    ran = await run_hermes(["eval", file, "--json"], home)
+    assert ran.rc == 1 and ran.json["results"][0]["failed"] == ["timeout"], ran
+
+
 async def test_a_longer_conversation_and_what_people_see(home: Home, provider: Provider) -> None:
     provider.then = lambda request: say(f"{len(messages(request))} messages")
     case = {
@@ -162,7 +175,7 @@ async def test_a_longer_conversation_and_what_people_see(home: Home, provider: P
         ("cases: [", "line 1"),
         ("cases: []", "it needs `cases`"),
         ("cases:\n  - name: a\n    prompt: x\n  - name: b\n", "line 4: a case needs either"),
-        ("cases:\n  - name: a\n    prompt: x\n    expcet: {}\n", "line 2: "),
+        ("cases:\n  - name: a\n    prompt: x\n    expcet: {}\n", "line 4: "),
         ("cases:\n  - {name: a, prompt: x}\n  - {name: a, prompt: y}\n", "line 3: the name 'a'"),
         ("cases:\n  - {name: a, prompt: x, files: {../y: z}}\n", "line 2: the path '../y'"),
         ('cases:\n  - {name: a, prompt: x, files: {"a\\0b": z}}\n', "line 2: the path 'a\\x00b'"),
@@ -173,7 +186,11 @@ async def test_a_longer_conversation_and_what_people_see(home: Home, provider: P
         ("cases:\n  - {name: a, prompt: x, toolsets: [fiel]}\n", "line 2: There is no toolset"),
         (
             "defaults:\n  timeout: -1\ncases:\n  - {name: a, prompt: x}\n",
-            "line 1: Expected `float`",
+            "line 2: Expected `float`",
+        ),
+        (
+            "cases:\n  - name: a\n    prompt: x\n    expect:\n      tools:\n        used: [b, 5]\n",
+            "line 6: Expected `str`",
         ),
         ("cases:\n  - {name: a, prompt: x}\nmodels: [a]\n", "line 3: unknown key models"),
     ],
@@ -215,6 +232,9 @@ async def test_the_last_run_is_replayed_without_a_provider(home: Home, provider:
     assert early.rc == 2 and "no recorded run" in early.stderr
     ran = await run_hermes(["eval", file, "--json"], home)
     assert ran.rc == 1 and [row["passed"] for row in ran.json["results"]] == [True, False], ran
+    args = ["--model", "kit-model", "--model", "other", "--repeat", "2"]
+    twice = await run_hermes(["eval", file, "--json", *args], home)
+    assert [row["model"] for row in twice.json["rates"]] == ["kit-model"] * 2 + ["other"] * 2
     longer = Path(file).with_name("cases-2.yaml")
     longer.write_text("cases: [{name: other, prompt: x, toolsets: [none]}]")
     await run_hermes(["eval", str(longer)], home)
@@ -222,6 +242,7 @@ async def test_the_last_run_is_replayed_without_a_provider(home: Home, provider:
     home.configure(model={"default": "gone:model"})
     again = await run_hermes(["eval", file, "--json", "--replay"], home)
     assert again.rc == 1, again
-    wanted = [(row["name"], row["passed"], row["failed"]) for row in ran.json["results"]]
-    found = [(row["name"], row["passed"], row["failed"]) for row in again.json["results"]]
+    keys = ("name", "model", "repeat", "passed", "failed")
+    wanted = [[row[key] for key in keys] for row in twice.json["results"]]
+    found = [[row[key] for key in keys] for row in again.json["results"]]
     assert found == wanted

@@ -103,9 +103,15 @@ async def test_a_missing_image_is_named_before_anything_runs(
         args = ["swe", "run", str(file), "--image", "no-such.{id}:1"]
         ran = await run_hermes(args, home, env=docker.env)
         assert ran.rc == 2 and not provider.requests
-    said = "line 1: the image no-such.acme__calc-1:1 is missing"
-    assert said in ran.stderr and "Nothing was started" in ran.stderr
-    assert not (home.path / "batch" / "tasks").exists()
+        said = "line 1: the image no-such.acme__calc-1:1 is missing"
+        assert said in ran.stderr and "Nothing was started" in ran.stderr
+        assert not (home.path / "batch" / "tasks").exists()
+        rows = [{"prompt": "x"}, {"prompt": "y", "image": "no-such:2"}]
+        (home.work / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        ran = await run_hermes(["batch", "run", "data.jsonl"], home, env=docker.env)
+        assert ran.rc == 2 and not provider.requests
+        assert "The image no-such:2 is missing" in ran.stderr
+        assert not (home.path / "batch" / "data").exists()
 
 
 async def test_an_item_that_takes_too_long_ends_with_its_container(

@@ -68,18 +68,20 @@ def decode_items(data: bytes) -> Dataset:
 
 
 class _Row(Struct, forbid_unknown_fields=False):
+    """A line. Tables that are written as JSON have null where a row has no value."""
+
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
     id: str | int | None = None
-    image: str = ""
-    docker_image: str = ""
-    cwd: str = ""
-    files: dict[str, str] = {}
-    workspace: str = ""
+    image: str | None = None
+    docker_image: str | None = None
+    cwd: str | None = None
+    files: dict[str, str | None] | None = None
+    workspace: str | None = None
     toolsets: list[str] | str | None = None
-    model: str = ""
-    system: str = ""
-    metadata: dict[str, Any] = {}
+    model: str | None = None
+    system: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class _BadLine(Exception):
@@ -122,7 +124,7 @@ def read_dataset(
             problems.append(f"line {number}: it is nested too deeply")
             continue
         except (msgspec.DecodeError, UnicodeDecodeError, _BadLine, ConfigError) as error:
-            problems.append(f"line {number}: {error}")
+            problems.append(f"line {number}: {str(error).rstrip('.?')}")
             continue
         seen[item.id] = number
         items.append(item)
@@ -136,7 +138,7 @@ def read_dataset(
 
 
 def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
-    system, prompt = row.system, row.prompt
+    system, prompt = row.system or "", row.prompt
     past: tuple[Message, ...] = ()
     if (prompt is None) == (row.messages is None):
         raise _BadLine("it needs either `prompt` or `messages`")
@@ -146,13 +148,17 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
     assert prompt is not None
     if not prompt.strip():
         raise _BadLine("the prompt is empty")
-    image = row.image or row.docker_image
+    image = row.image or row.docker_image or ""
     if image and not is_image_name(image):
         raise _BadLine(f"{image!r} is not the name of an image")
-    cwd = "" if PurePosixPath(row.cwd) == PurePosixPath() else row.cwd
-    for path in (*row.files, *([cwd] if cwd else ())):
+    cwd = "" if PurePosixPath(row.cwd or "") == PurePosixPath() else row.cwd or ""
+    files = {path: text for path, text in (row.files or {}).items() if text is not None}
+    for path in (*files, *([cwd] if cwd else ())):
         if not is_inside(path):
             raise _BadLine(f"the path {path!r} is outside the workspace")
+    above = {str(folder) for path in files for folder in PurePosixPath(path).parents}
+    if both := above.intersection(str(PurePosixPath(path)) for path in files):
+        raise _BadLine(f"{min(both)!r} is both a file and a folder")
     if "\0" in str(row.id):
         raise _BadLine("the id has a NUL character")
     if row.workspace and not (folder / row.workspace).is_dir():
@@ -165,12 +171,12 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
         past,
         image,
         cwd,
-        row.files,
+        files,
         str((folder / row.workspace).resolve()) if row.workspace else "",
         None if toolsets is None else tuple(toolsets),
-        row.model,
+        row.model or "",
         system,
-        row.metadata,
+        row.metadata or {},
     )
 
 

@@ -7,23 +7,23 @@ from collections.abc import Collection, Mapping
 
 from hermes.core.errors import ConfigError
 
-_ALL = ("web", "vision", "image_gen", "terminal", "file", "moa", "browser")
+_ALL = ("web", "vision", "image_gen", "terminal", "file", "browser")
 BUILT_IN: Mapping[str, Mapping[str, float]] = {
     "default": dict.fromkeys(_ALL, 100),
-    "image_gen": {"image_gen": 90, "vision": 90, "web": 55, "terminal": 45, "moa": 10},
-    "research": {"web": 90, "browser": 70, "vision": 50, "moa": 40, "terminal": 10},
+    "image_gen": {"image_gen": 90, "vision": 90, "web": 55, "terminal": 45},
+    "research": {"web": 90, "browser": 70, "vision": 50, "terminal": 10},
     "science": {
         **{"web": 94, "terminal": 94, "file": 94},
-        **{"vision": 65, "browser": 50, "image_gen": 15, "moa": 10},
+        **{"vision": 65, "browser": 50, "image_gen": 15},
     },
-    "development": {"terminal": 80, "file": 80, "moa": 60, "web": 30, "vision": 10},
-    "safe": {"web": 80, "browser": 70, "vision": 60, "image_gen": 60, "moa": 50},
+    "development": {"terminal": 80, "file": 80, "web": 30, "vision": 10},
+    "safe": {"web": 80, "browser": 70, "vision": 60, "image_gen": 60},
     "balanced": dict.fromkeys(_ALL, 50),
     "minimal": {"web": 100},
     "terminal_only": {"terminal": 100, "file": 100},
     "terminal_web": {"terminal": 100, "file": 100, "web": 100},
     "creative": {"image_gen": 90, "vision": 90, "web": 30},
-    "reasoning": {"moa": 90, "web": 30, "terminal": 20},
+    "reasoning": {"web": 90, "file": 60, "terminal": 20},
     "browser_use": {"browser": 100, "web": 80, "vision": 70},
     "browser_only": {"browser": 100},
     "browser_tasks": {"browser": 97, "vision": 12, "terminal": 15},

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from hermes.batch.dataset import CheckToolsets, is_inside
 from hermes.core.errors import ConfigError
+
+_PLACE = re.compile(r" - at `\$([^`]*)`")
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
 class _Strict(Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,9 +110,9 @@ def read_eval_file(file: Path, check_toolsets: CheckToolsets) -> EvalFile:
         raise ConfigError(f"{file}{line}: {problem}. Nothing was run.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("cases"), list) or not raw["cases"]:
         raise ConfigError(f"{file}, line 1: it needs `cases`, a list. Nothing was run.")
-    keys, lines = _find_lines(text)
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
     if unknown := sorted(map(str, set(raw) - {"cases", "defaults"})):
-        where = f"{file}, line {keys.get(unknown[0], 1)}"
+        where = f"{file}, line {_find_line(root, (unknown[0],))}"
         raise ConfigError(f"{where}: unknown key {unknown[0]}. Nothing was run.")
     try:
         defaults = msgspec.convert(raw.get("defaults") or {}, Defaults)
@@ -115,15 +120,15 @@ def read_eval_file(file: Path, check_toolsets: CheckToolsets) -> EvalFile:
             raise ConfigError(f"the path {outside[0]!r} is outside the workspace")
         check_toolsets(defaults.toolsets or ())
     except (msgspec.ValidationError, ConfigError) as error:
-        where = f"{file}, line {keys.get('defaults', 1)}"
+        where = f"{file}, line {_find_line(root, ('defaults', *_split_place(error)))}"
         raise ConfigError(f"{where}: {error}. Nothing was run.") from None
     cases: list[EvalCase] = []
     for index, row in enumerate(raw["cases"]):
-        where = f"{file}, line {lines[index] if index < len(lines) else '?'}"
         try:
             cases.append(_check_case(msgspec.convert(row, EvalCase), cases))
             check_toolsets(cases[-1].toolsets or ())
         except (msgspec.ValidationError, ValueError, re.error, ConfigError) as error:
+            where = f"{file}, line {_find_line(root, ('cases', index, *_split_place(error)))}"
             raise ConfigError(f"{where}: {error}. Nothing was run.") from None
     return EvalFile(file, tuple(cases), defaults)
 
@@ -149,15 +154,27 @@ def _check_case(case: EvalCase, before: list[EvalCase]) -> EvalCase:
     return case
 
 
-def _find_lines(text: str) -> tuple[dict[str, int], list[int]]:
-    """The lines on which the keys of the file and the cases begin."""
-    import yaml
+def _split_place(error: Exception) -> list[str | int]:
+    """Where in a case its value is not as it must be: keys, and numbers in lists."""
+    found = _PLACE.search(str(error))
+    steps = _STEP.findall(found[1]) if found is not None else []
+    place: list[str | int] = [int(number) if number else key for key, number in steps]
+    unknown = _UNKNOWN.search(str(error))
+    return [*place, unknown[1]] if unknown is not None else place
 
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    keys: dict[str, int] = {}
-    cases: list[int] = []
-    for key, value in getattr(root, "value", ()):
-        keys[str(key.value)] = key.start_mark.line + 1
-        if key.value == "cases" and isinstance(value.value, list):
-            cases = [node.start_mark.line + 1 for node in value.value]
-    return keys, cases
+
+def _find_line(node: Any, place: Sequence[str | int]) -> int:
+    """The line on which the value at this place begins, or what is nearest above it."""
+    line: int = 1
+    for step in place:
+        line = node.start_mark.line + 1
+        children = node.value if isinstance(node.value, list) else []
+        if isinstance(step, int):
+            pairs = [(child, child) for child in children[step : step + 1]]
+        else:
+            pairs = [pair for pair in children if pair[0].value == step]
+        if not pairs:
+            return line
+        key, node = pairs[-1]
+        line = key.start_mark.line + 1
+    return line

@@ -193,7 +193,8 @@ class CaseRunner(ItemRunner):
         for prompt in case.prompts[1:]:
             if result.status != "completed":
                 break
-            result = await self.submit_prompt(session, user_message(prompt))
+            spent = time.monotonic() - began
+            result = await self.submit_prompt(session, user_message(prompt), spent)
             messages += result.messages
             cost = None if cost is None else cost + (result.usage.cost or 0.0)
         failed: list[str] = []

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from hermes.core.errors import ConfigError
@@ -32,6 +32,15 @@ def find_missing_images(images: Sequence[str], env: Mapping[str, str]) -> set[st
     if done.returncode and not missing:
         raise ConfigError(_explain_failure(done.stderr, images[0]))
     return missing & set(images)
+
+
+def require_images(images: Collection[str], env: Mapping[str, str]) -> None:
+    """ConfigError when one is not on this machine: nothing pulls it."""
+    if images and (missing := find_missing_images(sorted(images), env)):
+        first = min(missing)
+        raise ConfigError(
+            f"The image {first} is missing: docker pull {first}. Nothing was started."
+        )
 
 
 def copy_testbed(image: str, folder: Path, env: Mapping[str, str]) -> None:

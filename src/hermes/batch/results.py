@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -99,6 +100,13 @@ class Results:
         body = msgspec.json.encode(record)
         id = self.make_key(record.id)
         await self._store.objects.put(RECORD_KIND, id, body, owner=self._name)
+
+    async def forget_failures(self) -> None:
+        """Have the items that failed done again; what was spent on them counts."""
+        records = await self.read_records()
+        failed = [self.make_key(r.id) for r in records.values() if r.state == "failed"]
+        remove = self._store.objects.remove
+        await asyncio.gather(*(remove(RECORD_KIND, key, owner=self._name) for key in failed))
 
     async def store_tools(self, specs: Sequence[ToolSpec]) -> str:
         """Store what a conversation declared; returns its digest. Conversations share most of the

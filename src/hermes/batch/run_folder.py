@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from hermes.batch.dataset import Dataset, decode_items
 from hermes.batch.trajectories import Format
-from hermes.config.private_files import open_lock, replace_file, try_lock
+from hermes.config.private_files import open_lock, replace_file, try_lock, wait_for_lock
 from hermes.core.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LINK = "folder"
+_LOCK_SECONDS = 2.0
 
 
 class RunSettings(Struct, frozen=True):
@@ -99,10 +100,11 @@ class RunFolder:
 
     @contextmanager
     def lock_run(self) -> Iterator[None]:
-        """One runner at a time; ConfigError names the other."""
+        """One runner at a time; ConfigError names the other. Who only looks, or begins the run at
+        the same moment, has it for an instant."""
         handle = open_lock(self._lock_file)
         try:
-            if not try_lock(handle):
+            if not wait_for_lock(handle, _LOCK_SECONDS):
                 pid = os.pread(handle, 20, 0).decode().strip()
                 raise ConfigError(f"The run is going on already (pid {pid}).")
             os.ftruncate(handle, 0)

@@ -206,9 +206,12 @@ class ItemRunner:
         """Put the item's prompt to the model."""
         return await self.submit_prompt(session, user_message(item.prompt))
 
-    async def submit_prompt(self, session: Session, message: Message) -> TurnResult:
+    async def submit_prompt(
+        self, session: Session, message: Message, spent: float = 0.0
+    ) -> TurnResult:
+        """Put a prompt to the model. `spent`: seconds that the item has taken already."""
         try:
-            async with asyncio.timeout(self._settings.item_seconds) as limit:
+            async with asyncio.timeout(self._settings.item_seconds - spent) as limit:
                 token = _ITEM_LIMIT.set(limit)
                 try:
                     result = await session.submit(message)

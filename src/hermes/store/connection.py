@@ -227,6 +227,7 @@ def _create_database(path: Path) -> None:
             db.set_busy_handler(make_busy_handler())
             _enable_wal(db, path)
             migrate(db)
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing it would not say that it failed
         except apsw.Error:
             db.close(True)
             with suppress(OSError):

@@ -185,3 +185,17 @@ async def test_lines_are_those_of_the_original(tmp_path: Path) -> None:
         right = drop_known_differences(wanted[prompt])
         for key in ("conversations", "completed", "partial", "api_calls", "tool_stats"):
             assert left[key] == right[key], (prompt, key)
+
+
+async def test_distributions_are_those_of_the_original(tmp_path: Path) -> None:
+    python = await asyncio.to_thread(install_python, ORIGINAL)
+    code = (
+        "import json; from toolset_distributions import DISTRIBUTIONS as found; "
+        "print(json.dumps({name: row['toolsets'] for name, row in found.items()}))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(str(python), "-c", code), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    ran = await run_hermes(["batch", "distributions", "--json"], Home(tmp_path))
+    assert ran.json == json.loads(out)

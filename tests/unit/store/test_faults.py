@@ -7,6 +7,7 @@ import errno
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,25 @@ async def test_f63_no_room_to_create(small_disk: Path) -> None:
     await store.sessions.create(SessionMeta("s"))
     assert await store.sessions.get_meta("s") is not None
     await store.close()
+
+
+async def test_f63_room_for_a_part_of_what_is_created(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    for room in range(0, 512_000, 16_384):
+        ballast.write_bytes(bytes(512_000 - room))
+        path = small_disk / "state.db"
+        store = SqliteStore(path)
+        with suppress(StoreError):
+            await store.sessions.create(SessionMeta("s"))
+        with suppress(StoreError):
+            await store.close()
+        ballast.unlink()
+        store = SqliteStore(path)
+        await store.sessions.create(SessionMeta("t"))
+        assert await store.maintenance.check_integrity() == []
+        await store.close()
+        for file in small_disk.glob("state.db*"):
+            file.unlink()
 
 
 # -- the disk fails --------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from msgspec import structs
 from hermes.app.live.session_tape import AgentRecord, TapeTurn, load_agents, load_tape
 from hermes.app.live.tape_redaction import rewrite_stream
 from hermes.app.session import Session
-from hermes.batch.evaluation import CaseRunner
+from hermes.batch.eval_file import EvalFile
+from hermes.batch.evaluation import CaseRunner, EvalExtent
 from hermes.batch.replay.played_models import PlayedClients
 from hermes.batch.replay.played_tape import PlayedTape
 from hermes.batch.replay.player import load_conversation
@@ -21,6 +22,8 @@ from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.store import Store
 from hermes.llm.http.tape import JOB, TapeEntry, TapeExchange
 from hermes.store.sqlite import SqliteStore
+
+_ALL = 1_000_000_000
 
 
 class LooseTape(PlayedTape):
@@ -83,6 +86,20 @@ class RecordedRun:
 
     async def close(self) -> None:
         await self._store.close()
+
+    async def find_extent(self, found: EvalFile) -> EvalExtent:
+        """With which models, and how often, the cases were run."""
+        metas = await self._store.sessions.list_recent(limit=_ALL, source=SOURCE)
+        ids = [meta.key.removeprefix(f"{self._name}/") for meta in reversed(metas)]
+        parts = [
+            id.removeprefix(f"{case.name}#").rpartition("#")
+            for case in found.cases
+            for id in ids
+            if id.startswith(f"{case.name}#")
+        ]
+        runs = [(model, int(number)) for model, _, number in parts if number.isdigit()]
+        models = dict.fromkeys(model for model, _ in runs)
+        return EvalExtent(tuple(models) or ("",), 1 + max((n for _, n in runs), default=0))
 
     async def load_item(self, item: str) -> tuple[Sequence[TapeTurn], AgentRecord, str]:
         """The recorded turns of an item, their agent, and the folder they worked in."""

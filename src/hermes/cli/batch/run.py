@@ -38,28 +38,49 @@ async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, p
         chosen = ["-p", profile] if profile else []
         return [sys.executable, "-m", "hermes", *chosen, "batch", "resume", name, "--share"]
 
-    with folder.lock_run():
-        folder.write_settings(settings)
-        coordinator: Coordinator | ClusterCoordinator
-        if settings.cluster:
-            from hermes.batch.nodes.cluster_run import ClusterCoordinator
+    try:
+        with folder.lock_run():
+            folder.write_settings(settings)
+            coordinator: Coordinator | ClusterCoordinator
+            if settings.cluster:
+                from hermes.batch.nodes.cluster_run import ClusterCoordinator
 
-            coordinator = ClusterCoordinator(setup, folder, settings, print_stderr)
-        else:
-            coordinator = Coordinator(setup, folder, settings, name_worker)
-        signals = SignalHandler()
-        signals.attach(coordinator.stop)
-        shown = asyncio.create_task(_show_progress(coordinator))
-        try:
-            end = await coordinator.run()
-        except StoreError as error:
-            print_stderr(f"{error} To resume: hermes batch resume {settings.name}")
-            return _EXIT_SOME
-        finally:
-            shown.cancel()
-            await asyncio.wait({shown})
+                coordinator = ClusterCoordinator(setup, folder, settings, print_stderr)
+            else:
+                coordinator = Coordinator(setup, folder, settings, name_worker)
+            end = await _run_shown(coordinator)
+    except StoreError as error:
+        print_stderr(f"{error} To resume: hermes batch resume {settings.name}")
+        return _EXIT_SOME
+    except OSError as error:
+        print_stderr(
+            f"{folder.path} cannot be written: {error.strerror}. No answer is lost. To resume: "
+            f"hermes batch resume {settings.name}"
+        )
+        return _EXIT_SOME
     _print_end(folder, settings, end)
     return end.exit_code
+
+
+async def forget_failures(setup: Setup, folder: RunFolder, settings: RunSettings) -> None:
+    """Have the items that failed answered anew."""
+    from hermes.batch.nodes.run_store import open_run_store
+    from hermes.batch.results import Results
+
+    with folder.lock_run():
+        async with open_run_store(setup, folder, settings) as store:
+            await Results(store, settings.name).forget_failures()
+
+
+async def _run_shown(coordinator: Coordinator | ClusterCoordinator) -> RunEnd:
+    """Run what is left; signals stop it, and its progress is shown."""
+    SignalHandler().attach(coordinator.stop)
+    shown = asyncio.create_task(_show_progress(coordinator))
+    try:
+        return await coordinator.run()
+    finally:
+        shown.cancel()
+        await asyncio.wait({shown})
 
 
 async def work_for_run(setup: Setup, folder: RunFolder) -> int:
@@ -140,4 +161,7 @@ def _print_end(folder: RunFolder, settings: RunSettings, end: RunEnd) -> None:
     elif left and end.stopped:
         print_stderr(f"Stopped. To resume: hermes batch resume {settings.name}")
     elif left:
-        print_stderr(f"{left} failed (see failed.jsonl there) or are partial.")
+        print_stderr(
+            f"{left} failed (see failed.jsonl there) or are partial. To begin what failed anew: "
+            f"hermes batch resume {settings.name} --retry-failed"
+        )

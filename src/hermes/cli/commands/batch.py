@@ -19,7 +19,7 @@ from hermes.cli.batch.options import (
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.cli.terminal.text import print_report
-from hermes.config.env import decode_argument
+from hermes.config.env import build_child_env, decode_argument
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 
@@ -62,6 +62,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_action(_ACTIONS, "list")
     parser.add_argument("word", nargs="?", default="", metavar="FILE|NAME")
     add_run_options(parser)
+    parser.add_flag("--retry-failed", help="resume: begin what has failed anew, too")
     parser.add_flag("--json", help="print JSON (status, stats, list, distributions)")
     parser.add_argument("-o", "--out", metavar="FILE", help="export, compress: write to this file")
     parser.add_count_option(
@@ -79,6 +80,8 @@ def run(argv: list[str], profile: str) -> int:
         parser.error("--toolsets: not allowed with --distribution")
     if args.action == "resume" and (option := find_fixed_option(args)):
         parser.error(f"{option}: a run keeps it; only limits and formats can be changed")
+    if args.retry_failed and args.action != "resume":
+        parser.error("--retry-failed is for resume")
     if args.action in ("run", "resume", "stop") and not args.share:
         refuse_agent("start or stop batch runs")
     setup = load_checked_setup(args.profile)
@@ -101,7 +104,7 @@ def run(argv: list[str], profile: str) -> int:
 
 async def _run_items(args: Namespace, setup: Setup) -> int:
     from hermes.batch.run_folder import find_run
-    from hermes.cli.batch.run import continue_run, work_for_run
+    from hermes.cli.batch.run import continue_run, forget_failures, work_for_run
 
     if args.share:
         return await work_for_run(setup, find_run(setup.home, args.word))
@@ -110,6 +113,8 @@ async def _run_items(args: Namespace, setup: Setup) -> int:
         settings = change_limits(folder.read_settings(), args)
         if args.cluster and not settings.cluster:
             raise ConfigError(f"The run {args.word} was begun without --cluster.")
+        if args.retry_failed:
+            await forget_failures(setup, folder, settings)
     else:
         folder, settings = _begin_run(args, setup)
     return await continue_run(setup, folder, settings, args.profile)
@@ -120,6 +125,7 @@ def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
 
     from hermes.batch.coordinator import begin_run
     from hermes.batch.dataset import read_dataset
+    from hermes.batch.image_files import require_images
     from hermes.batch.run_folder import check_name
     from hermes.batch.workspace import refuse_private_folder
 
@@ -133,6 +139,9 @@ def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
         check_folder=partial(refuse_private_folder, agent_home=setup.home),
     )
     print_skipped(dataset)
+    if not settings.cluster:
+        images = {item.image or settings.image for item in dataset.items} - {""}
+        require_images(images, build_child_env(setup.secrets))
     return begin_run(setup.home, settings, args.output, dataset, extend=args.extend, hidden=[file])
 
 

@@ -18,7 +18,7 @@ from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.batch.eval_file import EvalFile
-    from hermes.batch.evaluation import CaseResult, EvalExtent, Evaluation
+    from hermes.batch.evaluation import CaseResult, Evaluation
 
 _EPILOG = """\
 A file of cases, in YAML:
@@ -53,7 +53,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument(
         "--model", action="append", default=[], metavar="M", help="a model; repeatable"
     )
-    parser.add_count_option("--repeat", default=1, metavar="N", help="run each case N times")
+    parser.add_count_option("--repeat", metavar="N", help="run each case N times (1)")
     parser.add_argument("--max-usd", metavar="X", type=_parse_dollars, help="most dollars in all")
     parser.add_argument("--junit", metavar="FILE", help="write a JUnit report")
     parser.add_flag("--json", help="print JSON")
@@ -83,14 +83,14 @@ async def _run_cases(args: Namespace, setup: Setup) -> int:
     file = Path(decode_argument(args.file))
     found = read_eval_file(file, make_toolset_check(setup))
     stem = "".join(c if c.isalnum() else "-" for c in file.stem)[:30].strip("-") or "cases"
-    extent = EvalExtent(args.model or [""], args.repeat, args.max_usd)
     if args.junit:
         check_target(Path(args.junit))
     if args.replay:
-        done = await _replay_cases(setup, stem, found, extent)
+        done = await _replay_cases(args, setup, stem, found)
         where = "answers of the last run"
     else:
         folder = create_run(setup.home, f"eval-{stem}-{time.time_ns() // 1000}", "")
+        extent = EvalExtent(args.model or [""], args.repeat or 1, args.max_usd)
         done = await run_evaluation(setup, folder, found, extent)
         where = str(folder.path)
     passed = sum(result.passed for result in done.results)
@@ -105,10 +105,13 @@ async def _run_cases(args: Namespace, setup: Setup) -> int:
     return 0 if passed == len(done.results) else EXIT_FAILED
 
 
-async def _replay_cases(setup: Setup, stem: str, found: EvalFile, extent: EvalExtent) -> Evaluation:
-    """Run the cases on the answers that the last run recorded."""
+async def _replay_cases(args: Namespace, setup: Setup, stem: str, found: EvalFile) -> Evaluation:
+    """Run the cases on the answers that the last run recorded; with its models and as often, unless
+    options say otherwise."""
     from functools import partial
     from tempfile import TemporaryDirectory
+
+    from msgspec import structs
 
     from hermes.batch.evaluation import run_evaluation
     from hermes.batch.replay.recorded_cases import RecordedCases, RecordedRun, find_recorded_run
@@ -117,6 +120,10 @@ async def _replay_cases(setup: Setup, stem: str, found: EvalFile, extent: EvalEx
     source = RecordedRun(find_recorded_run(setup.home, stem))
     make_runner = partial(RecordedCases, source=source)
     try:
+        extent = await source.find_extent(found)
+        extent = structs.replace(
+            extent, models=args.model or extent.models, repeat=args.repeat or extent.repeat
+        )
         with TemporaryDirectory(prefix="hermes-eval-") as scratch:
             folder = RunFolder(Path(scratch))
             return await run_evaluation(setup, folder, found, extent, make_runner)
@@ -172,7 +179,7 @@ def _write_junit(file: Path, suite: str, done: Evaluation) -> None:
         )
         if not result.passed:
             message = ", ".join(result.failed)
-            node = SubElement(case, "failure", message=_clean_xml(message))
+            node = SubElement(case, "failure", message=_clean_xml(message), type="expectation")
             node.text = _clean_xml(result.error or result.text)
     try:
         ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
