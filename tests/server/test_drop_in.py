@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kit import Gate, Tokens, call, say, think
-from tests.kit.api import api
+from tests.kit.api import Answer, api
 from tests.server.exchanges import sent_system_prompt
 
 CHAT = "/v1/chat/completions"
@@ -132,6 +132,27 @@ async def test_sequence_numbers_count_up_through_keepalives(
         gate.open()
         numbers = [data["sequence_number"] for _, data in (await asking).events]
         assert numbers == list(range(len(numbers)))
+
+
+async def test_all_who_read_a_stream_under_one_key_see_numbers_that_count_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hermes.server.turns import sse
+
+    monkeypatch.setattr(sse, "KEEPALIVE_SECONDS", 0.1)
+    gate, path, mark = Gate(), "/v1/responses", b"event: keepalive\n"
+    body, key = {"input": "hi", "stream": True}, {"Idempotency-Key": "k"}
+    async with (
+        api(tmp_path, [say("One ", "two.").hold(gate, after="text")]) as a,
+        a.open_stream("POST", path, body, **key) as first,
+        a.open_stream("POST", path, body, **key) as second,
+    ):
+        begun = [await reading.until(mark) for reading in (first, second)]
+        gate.open()
+        for reading, start in zip((first, second), begun, strict=True):
+            events = Answer(200, {}, start + await reading.rest()).events
+            numbers = [data["sequence_number"] for _, data in events]
+            assert numbers == sorted(set(numbers)) and events[-1][0] == "response.completed"
 
 
 # -- messages ----------------------------------------------------------------------------------

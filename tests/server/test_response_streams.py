@@ -164,6 +164,7 @@ async def test_an_end_that_cannot_be_stored_is_a_failure(
                     last = await reading.rest()
                     await following.rest()
         assert b"event: response.failed" in last and b"the disk is full" in last
+        assert b'"error":{"code":"server_error"' in last  # one of those that OpenAI's clients know
         assert str(a.home.path).encode() not in last
         identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
         stored = (await a.get(f"{PATH}/{identity}")).json

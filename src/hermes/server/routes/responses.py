@@ -374,7 +374,7 @@ class _ResponseEncoder:
             saving = services.runtime.spawn_task(self._save_result(result), "end of a turn")
             await asyncio.shield(saving)  # it is stored even if the client disconnects now
         except StoreError as error:  # a response that could not be stored has failed
-            response.mark_failed("internal", services.turns.redact(str(error)))
+            response.mark_failed("server_error", services.turns.redact(str(error)))
         kind = f"response.{response.end_name}"
         frames.append(self._items.encode_frame(kind, response=response))
         if self.log is not None:  # the task starts after these frames are in the log

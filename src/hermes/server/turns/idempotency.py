@@ -64,14 +64,21 @@ class RecordedStream:
 
     def __init__(self, log: FrameLog) -> None:
         self.log = log
+        self._encode_keepalive: Callable[[], bytes] = bytes
         self._head: asyncio.Future[StoredAnswer] = asyncio.get_running_loop().create_future()
 
-    def open(self, headers: dict[str, str]) -> None:
+    def open(self, headers: dict[str, str], encode_keepalive: Callable[[], bytes]) -> None:
         """Let the readers begin."""
+        self._encode_keepalive = encode_keepalive
         self.set_head(StoredAnswer(200, headers, b"", streams=True))
 
     async def send(self, data: bytes) -> None:
         self.log.put(data)
+
+    def put_keepalive(self) -> bytes:
+        """Fill a silence for all readers; each gets it in order with the other frames."""
+        self.log.put(self._encode_keepalive())
+        return b""
 
     def set_head(self, head: StoredAnswer) -> None:
         if not self._head.done():
@@ -116,11 +123,7 @@ class IdempotencyKeys:
         return web.json_reply(answer.body, answer.status, answer.headers)
 
     async def stream_once(
-        self,
-        call: ApiCall,
-        work: StreamWork,
-        allowed_origins: Collection[str],
-        keepalive: Callable[[], bytes],
+        self, call: ApiCall, work: StreamWork, allowed_origins: Collection[str]
     ) -> web.StreamResponse:
         """Stream what the work records, or what it recorded earlier. It continues when its client
         disconnects."""
@@ -134,6 +137,7 @@ class IdempotencyKeys:
         head = await stream.wait_for_head()
         head.raise_if_failed()
         frames = stream.log.read_new_frames()
+        keepalive = stream.put_keepalive
         return await send_frames(call.request, allowed_origins, frames, head.headers, keepalive)
 
     async def _record_stream(

@@ -138,7 +138,7 @@ class TurnRunner:
             async def open_sink(headers: dict[str, str]) -> SendFrames:
                 nonlocal stream
                 origins = self._settings.cors_origins
-                stream = EventStream(call.request, origins, headers, encoder.encode_keepalive)
+                stream = EventStream(call.request, origins, headers, streamed.encode_keepalive)
                 await stream.open()
                 return stream.send
 
@@ -166,16 +166,17 @@ class TurnRunner:
 
         async def record_turn(recorded: RecordedStream) -> None:
             async def open_sink(headers: dict[str, str]) -> SendFrames:
-                recorded.open(headers)
+                recorded.open(headers, streamed.encode_keepalive)
                 return recorded.send
 
             async with resources.pop_all() as stack:
                 streamed = await self._open_turn(call, request, encoder, stack)
                 await streamed.follow(open_sink)
 
-        origins, keepalive = self._settings.cors_origins, encoder.encode_keepalive
         async with resources:  # a replay needs none of them
-            return await self.idempotency.stream_once(call, record_turn, origins, keepalive)
+            return await self.idempotency.stream_once(
+                call, record_turn, self._settings.cors_origins
+            )
 
     async def _open_turn(
         self, call: ApiCall, request: TurnRequest, encoder: StreamEncoder, stack: AsyncExitStack
@@ -241,6 +242,8 @@ class _StreamedTurn:
         self._disconnected = False
         self._result: TurnResult | None = None
         self._head_deadline = head_deadline
+        self._is_silent = False
+        """Whether all frames are sent and the next event is waited for."""
 
     @property
     def session_id(self) -> str:
@@ -270,7 +273,14 @@ class _StreamedTurn:
 
     async def encode_next(self) -> bytes:
         """The frames of the next event."""
-        return await self._encode_event(await anext(self._turn))
+        self._is_silent = True
+        event = await anext(self._turn)
+        self._is_silent = False
+        return await self._encode_event(event)
+
+    def encode_keepalive(self) -> bytes:
+        """What fills a silence; nothing while frames are on their way, whose numbers come first."""
+        return self._encoder.encode_keepalive() if self._is_silent else b""
 
     async def _hold_head(self) -> bytes:
         """The frames of the first event that has any, or of the end; nothing if it takes too
