@@ -278,7 +278,8 @@ class ClusterNode:
         """Why requests should go to other nodes; empty: nothing is in the way."""
         if self.lease.draining:
             return "draining"
-        return "cut_off" if self.lease.is_late else ""
+        is_cut_off = self.lease.is_late or self.notices.failure is not None
+        return "cut_off" if is_cut_off else ""
 
 
 def _hash_config(config: Config) -> str:

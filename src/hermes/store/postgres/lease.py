@@ -91,7 +91,12 @@ class NodeLease:
     @property
     def is_late(self) -> bool:
         """Whether the lease may be over: the database has not been reached for so long."""
-        return bool(self.name) and time.monotonic() - self._renewed > self.seconds
+        return self.silence > self.seconds
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the database was last reached."""
+        return time.monotonic() - self._renewed if self.name else 0.0
 
     @property
     def is_steady(self) -> bool:
