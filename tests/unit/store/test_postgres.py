@@ -354,3 +354,29 @@ def test_one_machine_imports_nothing_of_it(tmp_path: Path) -> None:
     )
     done = run_python(code, tmp_path)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.heavy
+async def test_a_dead_node_is_found_when_its_lease_ends(url: str) -> None:
+    """Not at the next sign of life of the node that finds it, which may be long after."""
+
+    def connect() -> Any:
+        return open_connection(url)
+
+    loop, found = asyncio.get_running_loop(), asyncio.Event()
+    finder = NodeLease(connect, "finder", 30)
+    finder.on_dead = lambda: loop.call_soon_threadsafe(found.set)
+    await asyncio.to_thread(finder.acquire)
+    try:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("INSERT INTO nodes (name, owner, lease) VALUES ('dead', 'dead#1', 31)")
+            async with asyncio.timeout(90):
+                await found.wait()
+            row = db.execute(
+                "SELECT extract(epoch FROM clock_timestamp() - beat)::float8 - lease FROM nodes"
+                " WHERE name = 'dead'"
+            ).fetchone()
+        assert finder.take_dead() == ["dead#1"]
+        assert row is not None and 0 <= row[0] < 4, "it gives a sign of life every 6 s"
+    finally:
+        await asyncio.to_thread(finder.release)
