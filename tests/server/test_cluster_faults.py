@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,10 +17,10 @@ import aiohttp
 import psycopg
 import pytest
 
-from tests.kit import Gate, Home, run_hermes, say
+from tests.kit import Gate, Home, call, run_hermes, say
 from tests.kit.postgres import create_database, run_postgres
-from tests.kit.server import Provider
-from tests.server.serve_process import SECRET, serve
+from tests.kit.server import Provider, Received
+from tests.server.serve_process import SECRET, ServeProcess, serve
 from tests.server.test_cluster import ask, make_home, read_frames, run_nodes
 from tests.server.test_cluster_load import (
     BUDGET,
@@ -260,14 +260,21 @@ async def test_a_database_that_is_away_is_a_reason_to_ask_again(tmp_path: Path) 
         ("POST", "/v1/responses", {"input": "x"}),
         ("GET", "/api/sessions", None),
     )
+    gate = Gate()
+    replies = [say("Fine."), say("It ", "waited.").hold(gate, n=1), say("Fine.")]
     with run_postgres() as server:
         async with (
-            Provider(then=say("Fine.")) as provider,
-            run_nodes(tmp_path, provider, server.url(), "a", patience_seconds=1) as (a,),
+            Provider(replies) as provider,
+            run_nodes(tmp_path, provider, server.url(), "a", patience_seconds=600) as (a,),
             aiohttp.ClientSession(a.url, headers={"Authorization": f"Bearer {SECRET}"}) as http,
         ):
             assert await ask(a, "Hello") == "Fine."
+            waiting = asyncio.create_task(ask(a, "Wait for it"))
+            await gate.reached()
             await asyncio.to_thread(server.stop)
+            gate.open()
+            await wait_for_readiness(a, 503)
+            assert (await a.call("GET", "/health/detailed"))[1]["problem"] == "away"
             for method, path, body in requests:
                 async with http.request(method, path, json=body) as answer:
                     assert (answer.status, answer.headers["Retry-After"]) == (503, "5"), path
@@ -276,9 +283,17 @@ async def test_a_database_that_is_away_is_a_reason_to_ask_again(tmp_path: Path) 
                 assert str(server.folder) not in error["message"]
             async with http.get("/metrics") as answer:
                 assert answer.status == 200
-            assert len(provider.requests) == 1
+            assert len(provider.requests) == 2
             await asyncio.to_thread(server.start)
+            assert await waiting == "It waited."
+            await wait_for_readiness(a, 200)
             assert await ask(a, "Hi") == "Fine."
+
+
+async def wait_for_readiness(node: ServeProcess, status: int) -> None:
+    async with asyncio.timeout(90):
+        while (await node.call("GET", "/health/ready"))[0] != status:
+            await asyncio.sleep(0.05)
 
 
 def change_server(url: str, sql: str) -> None:
@@ -360,3 +375,98 @@ async def test_a_node_that_is_cut_off_is_not_ready_and_its_run_goes_on_elsewhere
                 await line.open()
                 assert await a.wait() == 75
                 await line.cut()
+
+
+@pytest.mark.heavy
+async def test_a_node_that_is_cut_off_stops_what_it_runs(tmp_path: Path, url: str) -> None:
+    """The commands hold the pipes open as long as they live."""
+    pipes = [tmp_path / "work" / name for name in ("run", "chat")]
+
+    def reply(request: Received) -> Any:
+        messages = request.json["messages"]
+        if messages[-1]["role"] == "tool":
+            return say("It has ended.")
+        command = f"exec 3> {messages[-1]['content']}; sleep 900"
+        return call(("c1", "terminal", {"command": command}))
+
+    line = CutLine(tmp_path / "line", url)
+    await line.open()
+    async with Provider(then=reply) as provider:
+        options = {"lease_seconds": 3, "patience_seconds": 4}
+        home = make_home(tmp_path / "a", provider, line.url, **options)
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        assert (await run_hermes(["cluster", "init"], home)).rc == 0
+        async with serve(home) as a:
+            status, started = await a.call("POST", "/v1/runs", {"input": "run"})
+            assert status == 202
+            said = {"messages": [{"role": "user", "content": "chat"}]}
+            chat = asyncio.create_task(a.call("POST", "/v1/chat/completions", said))
+            with ExitStack() as files:
+                opened = [
+                    files.enter_context(await asyncio.to_thread(pipe.open, "rb")) for pipe in pipes
+                ]
+                await line.cut()
+                async with asyncio.timeout(90):
+                    for pipe in opened:
+                        assert await asyncio.to_thread(pipe.read) == b""
+            assert (await chat)[0] >= 400
+            await line.open()  # nobody has taken the run over: it goes on here
+            await wait_for_readiness(a, 200)
+            async with asyncio.timeout(90):
+                frames = await a.read(f"/v1/runs/{started['run_id']}/events")
+            assert read_frames(frames)[-1][1]["output"] == "It has ended."
+            await line.cut()
+
+
+async def wait_for_writer(url: str, waits: str, other_than: int = 0) -> int:
+    """The process of the server that works for the writer of a node and waits for something."""
+    sql = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'hermes-writer%%'"
+        " AND wait_event_type || wait_event ~ %s AND pid <> %s"
+    )
+    async with asyncio.timeout(90):
+        while True:
+            with psycopg.connect(url) as db:
+                row = db.execute(sql, (waits, other_than)).fetchone()
+            if row is not None:
+                return int(row[0])
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.heavy
+async def test_what_the_server_still_commits_for_a_lost_connection_is_there_once(
+    tmp_path: Path,
+) -> None:
+    """It waits for a replica that does not answer, as at a failover."""
+    with run_postgres() as server:
+        url = server.url()
+        line = CutLine(tmp_path / "line", url)
+        await line.open()
+        gate = Gate()
+        replies = [say("First."), say("Sec", "ond.").hold(gate, n=1)]
+        async with Provider(replies) as provider:
+            home = make_home(tmp_path / "a", provider, line.url, lease_seconds=60)
+            assert (await run_hermes(["cluster", "init"], home)).rc == 0
+            async with serve(home) as a:
+                in_session = {"X-Hermes-Session-Id": "talk"}
+
+                async def tell(text: str) -> Any:
+                    said = {"messages": [{"role": "user", "content": text}]}
+                    return await a.call("POST", "/v1/chat/completions", said, **in_session)
+
+                assert (await tell("one"))[0] == 200
+                telling = asyncio.create_task(tell("two"))
+                await gate.reached()
+                change_server(url, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+                gate.open()
+                first = await wait_for_writer(url, "SyncRep")
+                await line.cut()
+                await line.open()
+                await wait_for_writer(url, "SyncRep|^Lock", first)
+                change_server(url, "ALTER SYSTEM RESET synchronous_standby_names")
+                assert (await telling)[0] == 200
+                _, stored = await a.call("GET", "/api/sessions/talk/messages")
+                said = [message["content"][0]["text"] for message in stored["data"]]
+                assert said == ["one", "First.", "two", "Second."]
+            await line.cut()

@@ -68,7 +68,7 @@ class Server:
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
         find_principal = self.principals.find_by_name
         self._recovery = RunRecovery(self.runs, self.turns, objects, self._instance, find_principal)
-        self.work = NodeWork(node, self.runs, self._recovery, self.turns.slots) if node else None
+        self.work = NodeWork(node, self.runs, self._recovery, self.turns) if node else None
         dashboard = self._open_dashboard(open_messengers)
         self.services = RouteServices(
             runtime=runtime,
@@ -84,6 +84,7 @@ class Server:
             dashboard=dashboard,
             run_orders=self.work.orders if self.work else None,
             find_obstacle=self._find_obstacle,
+            find_failure=lambda: node.notices.failure if node is not None else None,
         )
         self._node = node
         if node is not None:

@@ -105,6 +105,8 @@ class Middleware:
             return await route.handle(call, self._services)
         if route is None and not request.path.startswith(("/v1/", "/api/")):
             raise self._router.explain_missing_route(request.method, request.path)
+        if route is None or route.scope != "metrics":
+            self._raise_if_away()
         tenants = self._services.turns.tenants
         principal, is_browser = await self._identify(request)
         request[PRINCIPAL_NAME] = principal.name
@@ -120,6 +122,11 @@ class Middleware:
         call = ApiCall(request, principal, path_params, body, is_browser)
         with enter_tenant(principal.tenant):
             return await route.handle(call, self._services)
+
+    def _raise_if_away(self) -> None:
+        """Refuse new work while it is known that the database is away: turns that run wait."""
+        if (failure := self._services.find_failure()) is not None:
+            raise StoreError(str(failure), failure.code)
 
     def _check_origin(self, request: web.BaseRequest, route: Route | None) -> None:
         """403 for a foreign page. Links of any page lead to the dashboard's own page and files."""

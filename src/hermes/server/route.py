@@ -11,6 +11,7 @@ from msgspec import Struct
 from hermes.app.control.messengers import Messengers
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer, Scope
+from hermes.core.errors import StoreError
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError
@@ -50,6 +51,8 @@ class RouteServices(Struct, frozen=True):
     """None: no other node works on runs of this store."""
     find_obstacle: Callable[[], str] = lambda: ""
     """Why clients should turn to another server; empty: nothing is in the way."""
+    find_failure: Callable[[], StoreError | None] = lambda: None
+    """Why nothing can be accepted: the database is away."""
 
 
 def require_dashboard(services: RouteServices) -> "Dashboard":

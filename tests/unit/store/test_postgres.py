@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from hermes.store.postgres.engine import BATCH, SINGLETONS, TURNS, Wake, defer_w
 from hermes.store.postgres.inbox import PostgresInbox
 from hermes.store.postgres.lease import NodeLease
 from hermes.store.postgres.schema import SCHEMA_VERSION, migrate_database
+from hermes.store.postgres.shared_limits import SharedLimits
 from hermes.store.postgres.store import PostgresStore
 from tests.kit.postgres import create_database, run_postgres
 from tests.unit.store.stores import run_python
@@ -191,6 +192,83 @@ async def test_what_was_acknowledged_survives_crashes_of_the_server_once() -> No
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.heavy
+async def test_a_session_whose_turn_could_not_be_written_is_free_afterwards() -> None:
+    with run_postgres() as server:
+        with open_connection(server.url()) as db:
+            migrate_database(db)
+        async with opened(server.url()) as make:
+            left, other = make("left", patience=0.0), make("other")
+            await left.sessions.append(
+                "s", [user_message("1")], state="running", create=SessionMeta("s")
+            )
+            await other.sessions.get_meta("s")
+            await asyncio.to_thread(server.stop)
+            with pytest.raises(StoreError):
+                await left.sessions.append("s", [user_message("lost")])
+            await asyncio.to_thread(server.start)
+            async with asyncio.timeout(90):
+                while True:
+                    with suppress(StoreError):
+                        await other.sessions.append("s", [user_message("2")], state="running")
+                        break
+                    await asyncio.sleep(0.1)
+            with pytest.raises(StoreError):
+                await left.sessions.append("s", [user_message("stale")], state="running")
+            assert [m.text for m in await other.sessions.load_messages("s")] == ["1", "2"]
+
+
+async def wait_for_room(limits: SharedLimits) -> None:
+    """Wait until a turn of a tenant that may have one at a time can run."""
+    async with asyncio.timeout(90):
+        while True:
+            with suppress(StoreError):
+                async with limits.hold_turn(7, 1) as is_held:
+                    if is_held:
+                        return
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.heavy
+async def test_a_turn_of_a_tenant_counts_no_longer_than_it_runs() -> None:
+    with run_postgres() as server:
+        with open_connection(server.url()) as db:
+            migrate_database(db)
+        async with opened(server.url()) as make:
+            limits = SharedLimits(make("a", patience=0.0).database, lambda db, session: None)
+            async with limits.hold_turn(7, 1) as is_held:
+                assert is_held
+                async with limits.hold_turn(7, 1) as is_second:
+                    assert not is_second
+                await asyncio.to_thread(server.stop)
+            await asyncio.to_thread(server.start)
+            await wait_for_room(limits)
+
+            async def hold_in_vain() -> None:
+                async with limits.hold_turn(7, 1):
+                    raise AssertionError
+
+            with open_connection(server.url(), autocommit=False) as db:
+                db.execute("SELECT pg_advisory_xact_lock(7, hashtext('turns'))")
+                holding = asyncio.create_task(hold_in_vain())
+                await wait_until_blocked(server.url())
+                holding.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await holding
+            await wait_for_room(limits)
+
+
+async def wait_until_blocked(url: str) -> None:
+    """Wait until a transaction waits for what another one holds."""
+    sql = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    async with asyncio.timeout(90):
+        while True:
+            with psycopg.connect(url) as db:
+                if db.execute(sql).fetchone() is not None:
+                    return
+            await asyncio.sleep(0.05)
+
+
 def test_a_group_with_a_large_message_does_not_wait_for_itself(url: str) -> None:
     """The socket has no room for all of it, and results are read before the end of the group."""
     body = os.urandom(5_000_000)
@@ -276,3 +354,29 @@ def test_one_machine_imports_nothing_of_it(tmp_path: Path) -> None:
     )
     done = run_python(code, tmp_path)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.heavy
+async def test_a_dead_node_is_found_when_its_lease_ends(url: str) -> None:
+    """Not at the next sign of life of the node that finds it, which may be long after."""
+
+    def connect() -> Any:
+        return open_connection(url)
+
+    loop, found = asyncio.get_running_loop(), asyncio.Event()
+    finder = NodeLease(connect, "finder", 30)
+    finder.on_dead = lambda: loop.call_soon_threadsafe(found.set)
+    await asyncio.to_thread(finder.acquire)
+    try:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("INSERT INTO nodes (name, owner, lease) VALUES ('dead', 'dead#1', 31)")
+            async with asyncio.timeout(90):
+                await found.wait()
+            row = db.execute(
+                "SELECT extract(epoch FROM clock_timestamp() - beat)::float8 - lease FROM nodes"
+                " WHERE name = 'dead'"
+            ).fetchone()
+        assert finder.take_dead() == ["dead#1"]
+        assert row is not None and 0 <= row[0] < 4, "it gives a sign of life every 6 s"
+    finally:
+        await asyncio.to_thread(finder.release)

@@ -50,6 +50,10 @@ class _TableCare:
         self.died = self.reaped = self.looked = time.monotonic()
         self.swept = -_SWEEP_SECONDS
 
+    def is_busy(self, lease: float) -> bool:
+        """Whether a node has died lately: a worker counts as dead a little later, if at all."""
+        return time.monotonic() - self.died < 2 * lease
+
 
 def require_database(setup: Setup) -> str:
     """The address of the cluster's database; ConfigError without one, or without the driver."""
@@ -208,8 +212,11 @@ class ClusterNode:
                     await self._care_for_tables(care)
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
+            pause = self.lease.seconds / 5
+            if care.is_busy(self.lease.seconds):
+                pause = min(pause, _RETRY_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.lease.seconds / 5):
+                async with asyncio.timeout(pause):
                     await found.wait()
 
     async def _care_for_tables(self, care: _TableCare) -> None:
@@ -228,8 +235,7 @@ class ClusterNode:
             care.is_first = False
         now = time.monotonic()
         care.died = now if dead else care.died
-        # A worker counts as dead a little later than its node, if at all.
-        if now - care.died < 2 * lease or now - care.reaped > 2 * lease:
+        if care.is_busy(lease) or now - care.reaped > 2 * lease:
             care.reaped = now
             await self.engine.reap()
         if now - care.looked > lease:
@@ -278,7 +284,8 @@ class ClusterNode:
         """Why requests should go to other nodes; empty: nothing is in the way."""
         if self.lease.draining:
             return "draining"
-        return "cut_off" if self.lease.is_late else ""
+        is_cut_off = self.lease.is_late or self.notices.failure is not None
+        return "cut_off" if is_cut_off else ""
 
 
 def _hash_config(config: Config) -> str:

@@ -5,15 +5,18 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermes.app.knowledge.titles import SpawnTask
+from hermes.app.session import Session
 from hermes.server.nodes.run_orders import RunOrders
 from hermes.server.nodes.run_recovery import RunRecovery
 from hermes.server.nodes.run_worker import RunWorker
 from hermes.server.turns.runs import RunRegistry
-from hermes.server.turns.slots import TurnSlots
+from hermes.server.turns.turn_runner import TurnRunner
 
 if TYPE_CHECKING:
     from hermes.app.cluster.node import ClusterNode
 
+_LOOK_SECONDS = 0.5
+"""How often a node looks whether it is cut off."""
 LAST_SECONDS = 5.0
 """How long the worker has to give back what it claimed."""
 
@@ -22,13 +25,14 @@ class NodeWork:
     """The worker of this node, and what it exchanges with the others."""
 
     def __init__(
-        self, node: "ClusterNode", runs: RunRegistry, recovery: RunRecovery, slots: TurnSlots
+        self, node: "ClusterNode", runs: RunRegistry, recovery: RunRecovery, turns: TurnRunner
     ) -> None:
         self._node = node
         self._runs = runs
+        self._sessions = turns.sessions
         runs.join_nodes(node.inbox, node.notices, node.streams)
         self.orders = RunOrders(node.store.objects, runs, node.notices)
-        self._worker = RunWorker(node, runs, recovery, slots, self.orders)
+        self._worker = RunWorker(node, runs, recovery, turns.slots, self.orders)
         self._working: asyncio.Task[None] | None = None
 
     @property
@@ -40,10 +44,27 @@ class NodeWork:
         found = [
             ("notices", self._node.notices.exchange_notices()),
             ("orders", self.orders.serve_orders()),
+            ("cut-off turns", self._stop_cut_off_turns()),
         ]
         if self.is_worker:
             found.append(("dead nodes", self._node.bury_dead()))
         return found
+
+    async def _stop_cut_off_turns(self) -> None:
+        """Stop the runs when the lease is over, because other nodes continue them then; the other
+        turns, which wait for the database, when their patience is over as well."""
+        lease, patience = self._node.lease, self._node.settings.patience_seconds
+        stopped: set[Session] = set()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if not lease.is_late:
+                continue
+            for run in list(self._runs.active.values()):
+                run.give_up()
+            if lease.silence > patience:
+                for session in self._sessions.active - stopped:
+                    session.interrupt()
+                stopped = {*self._sessions.active}
 
     def begin_worker(
         self, spawn: SpawnTask, queues: Sequence[str] = (), *, until_idle: bool = False

@@ -102,7 +102,7 @@ async def get_readiness(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get the health of the server with details."""
-    problem = services.runtime.store.maintenance.find_problem()
+    problem = services.find_failure() or services.runtime.store.maintenance.find_problem()
     health = DetailedHealth(
         status="ok" if problem is None else "degraded",
         platform=HEALTH["platform"],

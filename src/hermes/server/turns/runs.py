@@ -80,7 +80,7 @@ class Run:
         self._begun = self._continued = self._lost = False
         self._session: Session | None = None
         self._events: ClientEvents | None = None
-        self._cancelled = False
+        self._cancelled = self._is_given_up = False
         self._started_calls: set[str] = set()
         self._has_marks = False
         self.news = asyncio.Event()
@@ -108,6 +108,12 @@ class Run:
     def interrupt(self) -> None:
         if self._session is not None and self._events is not None:
             self._events.stop_turn()
+
+    def give_up(self) -> None:
+        """Stop what it does at once: another node may continue it by now."""
+        if not self._is_given_up:
+            self._is_given_up = True
+            self.interrupt()
 
     def hand_over(self) -> None:
         """Let another node continue after the step that runs now."""
@@ -159,12 +165,13 @@ class Run:
                 if self.state.request and self.state.place < 0:
                     self.state.place = await self._turns.sessions.count_messages(session.id)
                 cut = await self._find_cut(session)
-                if self._lost:
-                    await self._tell_resumption(session, cut)
+                await self._tell_resumption(session, cut)
                 await self._save_state()
                 await self._run_turn(session, cut)
                 await self._close_marks(session)
         except (ApiError, HermesError) as error:
+            if self._is_given_up:  # the run has not failed: it goes on where the database is
+                raise
             await self._fail_run(self._turns.redact(str(error)))
         except asyncio.CancelledError:
             if not self.can_hand_over:
@@ -197,6 +204,8 @@ class Run:
     async def _tell_resumption(self, session: Session, cut: CutTurn | None) -> None:
         messages = session.transcript.history.messages
         calls = find_lost_calls(session.agent, messages, cut.started) if cut is not None else []
+        if not self._lost and not calls:
+            return
         unknown = [call.id for call in calls]
         self.state.unknown = (*self.state.unknown, *unknown)
         data = {"attempt": len(self.state.attempts), "unknown": unknown}
@@ -218,7 +227,7 @@ class Run:
             session.submit(self._request.prompt)
         session.host.pending_steer += self.state.guidance
         self.state.guidance = ()
-        if self._cancelled:
+        if self._cancelled or self._is_given_up:
             events.stop_turn()
         async for first in events:
             frames: list[bytes] = []
@@ -256,12 +265,18 @@ class Run:
     def _is_handed_over(self, result: TurnResult) -> bool:
         if result.error_code == HANDED_OVER:
             return True
-        is_stopped = result.status == "interrupted" and not self._cancelled
-        return is_stopped and self.can_hand_over and self._turns.slots.closed
+        if self._cancelled or not self.can_hand_over:
+            return False
+        if self._is_given_up and result.error_code == "unavailable":
+            return True
+        is_leaving = self._is_given_up or self._turns.slots.closed
+        return is_leaving and result.status == "interrupted"
 
     def _note_hand_over(self) -> None:
         self.handed_over = True
         self.state.server = ""
+        if self._is_given_up:
+            self.state.attempts = (*self.state.attempts, time.time())
         if self._session is not None:
             self.state.guidance = tuple(self._session.host.pending_steer)
 

@@ -37,13 +37,16 @@ _MAX_CONFLICTS = 10
 
 
 class PostgresThread(JobThread[PostgresConnection]):
-    """Opens its connection again when it breaks; jobs wait for it as long as `patience`."""
+    """Opens its connection again when it breaks; jobs wait until the database was away for
+    `patience`."""
 
     def __init__(self, connect: Connect, patience: float) -> None:
         super().__init__()
         self._connect = connect
         self._patience = patience
         self._db: PostgresConnection | None = None
+        self._lost: float | None = None
+        """When the database was lost; None: it is there."""
         self.epochs: dict[SessionKey, int] = {}
         """Of the sessions that this process runs."""
 
@@ -67,12 +70,20 @@ class PostgresThread(JobThread[PostgresConnection]):
             with suppress(Exception):
                 db.db.close()
 
-    def wait_for_database(self, failure: StoreError, deadline: float) -> bool:
+    def note_success(self) -> None:
+        self.failure = self._lost = None
+
+    def wait_for_database(self, failure: StoreError) -> bool:
         """Whether there is time for another attempt, after a pause."""
         self.failure = failure
-        if failure.code != "away" or time.monotonic() >= deadline:
+        if failure.code != "away":
+            self._lost = None
             return False
+        now = time.monotonic()
+        self._lost = now if self._lost is None else self._lost
         self.close_connection()
+        if now >= self._lost + self._patience:
+            return False
         time.sleep(_RETRY_SECONDS)
         return True
 
@@ -84,15 +95,14 @@ class PostgresThread(JobThread[PostgresConnection]):
     def _run_read(self, job: Job) -> None:
         import psycopg
 
-        deadline = time.monotonic() + self._patience
         while True:
             try:
                 job.result = job.run(self.get_connection())
-                self.failure = None
+                self.note_success()
                 return
             except (psycopg.Error, StoreError) as error:
                 failure = error if isinstance(error, StoreError) else translate_error(error)
-                if not self.wait_for_database(failure, deadline):
+                if not self.wait_for_database(failure):
                     job.error = failure
                     return
             except Exception as error:  # noqa: BLE001 - the caller gets it; the thread continues
@@ -110,6 +120,8 @@ class PostgresWriter(PostgresThread):
         self.groups = self.jobs_written = 0
         self.seconds = 0.0
         """Spent in transactions."""
+        self.tag = f"hermes-writer-{os.urandom(16).hex()}"
+        """Its connections have this name, and no others."""
         self._id = f"{lease.node}#{os.urandom(16).hex()}"
         self._number = 0
 
@@ -128,7 +140,7 @@ class PostgresWriter(PostgresThread):
         """The failure of all of them, or None: then each job has its own result or error."""
         import psycopg
 
-        deadline, conflicts = time.monotonic() + self._patience, 0
+        conflicts = 0
         while True:
             self._number += 1
             began = time.monotonic()
@@ -137,7 +149,7 @@ class PostgresWriter(PostgresThread):
                 self.groups += 1
                 self.jobs_written += len(jobs)
                 self.seconds += time.monotonic() - began
-                self.failure = None
+                self.note_success()
                 return None
             except psycopg.Error as error:
                 failure = translate_error(error)
@@ -149,11 +161,15 @@ class PostgresWriter(PostgresThread):
                     return failure
             except StoreError as error:
                 failure = error
-            while self.wait_for_database(failure, deadline):
+            lost = self._db
+            while self.wait_for_database(failure):
                 with suppress(psycopg.Error, StoreError):
-                    if self._has_committed():
-                        return None
-                    break
+                    if not self._has_committed():
+                        break
+                    if lost is not None:
+                        lost.note_commit()
+                    self.note_success()
+                    return None
             else:
                 return failure
 
@@ -260,8 +276,12 @@ class PostgresWriter(PostgresThread):
             ) from None
 
     def _has_committed(self) -> bool:
+        """Whether the last group was written before its connection was lost. The server may still
+        be at it: it is ended first, or it would come true beside its repetition."""
+        db = self.get_connection().db
+        db.execute(_END_LOST, (self.tag,))
         sql = "SELECT number FROM public.write_groups WHERE writer = %s"
-        row = self.get_connection().db.execute(sql, (self._id,)).fetchone()
+        row = db.execute(sql, (self._id,)).fetchone()
         return bool(row and row[0] == self._number)
 
     def do_upkeep(self, *, closing: bool) -> None:
@@ -278,6 +298,10 @@ class _Undone(Exception):
 _NUMBER_GROUP = (
     "INSERT INTO public.write_groups (writer, number) VALUES (%s, {}) ON CONFLICT (writer)"
     " DO UPDATE SET number = excluded.number, written = now()"
+)
+_END_LOST = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+    " WHERE application_name = %s AND pid <> pg_backend_pid()"
 )
 _IF_ALIVE = (
     "(SELECT %s::bigint FROM public.nodes WHERE owner = %s AND NOT condemned LIMIT 1 FOR SHARE)"
@@ -317,7 +341,9 @@ class PostgresDatabase:
             # What a stopped process left open would keep others from its sessions.
             limit = str(round(lease_seconds * 1000))
             db.execute(
-                "SELECT set_config('idle_in_transaction_session_timeout', %s, false)", (limit,)
+                "SELECT set_config('idle_in_transaction_session_timeout', %s, false),"
+                " set_config('application_name', %s, false)",
+                (limit, self.writer.tag),
             )
             return db
 
@@ -386,6 +412,10 @@ class TenantDatabase:
     async def read(self, run: Callable[[PostgresConnection], T]) -> T:
         tenant = _choose_tenant(self._tenant)
         return await self._database.read(lambda db: run(db.use_tenant(tenant)))
+
+    def holds_epoch(self, session_id: str) -> bool:
+        """Whether this process runs the session, as far as it knows."""
+        return (_choose_tenant(self._tenant), session_id) in self._database.writer.epochs
 
     def forget_epoch(self, session_id: str) -> None:
         """After a refusal: another node may run the session."""

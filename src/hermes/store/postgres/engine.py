@@ -36,6 +36,8 @@ SINGLETONS = "singletons"
 _TASK = "wake"
 _OPTIONS = "-c search_path=public -c synchronous_commit=off -c application_name=hermes-engine"
 _RETRY_SECONDS = 0.2
+_CONNECT_SECONDS = 2.0
+"""How long a statement waits for the connection before it asks for another attempt to open it."""
 _POLL_SECONDS = 5.0
 _FORGET_SECONDS = 86400.0
 """A worker that was not heard of for so long is deleted. One that is only late must not be: it
@@ -251,7 +253,9 @@ class _PatientConnector(PsycopgConnector):
             configure=_commit_statements,
             min_size=1,
             max_size=1,
-            timeout=5,
+            # The pool waits twice as long before each attempt: here the next one begins anew.
+            timeout=_CONNECT_SECONDS,
+            reconnect_timeout=_CONNECT_SECONDS / 2,
         )
         self._notices = notices
         self.worker: Worker | None = None

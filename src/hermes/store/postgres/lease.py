@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.core.errors import StoreError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+_MARGIN_SECONDS = 0.05
 _LONGEST_WAIT = 0.5
 """Seconds between two looks at the clock: a node that was stopped notices it so soon."""
 
@@ -91,7 +93,12 @@ class NodeLease:
     @property
     def is_late(self) -> bool:
         """Whether the lease may be over: the database has not been reached for so long."""
-        return bool(self.name) and time.monotonic() - self._renewed > self.seconds
+        return self.silence > self.seconds
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the database was last reached."""
+        return time.monotonic() - self._renewed if self.name else 0.0
 
     @property
     def is_steady(self) -> bool:
@@ -141,26 +148,28 @@ class NodeLease:
         every = self.seconds / 5
         self._ticked = time.monotonic()
         due = self._ticked + every
-        while not self._stop.wait(min(_LONGEST_WAIT, every)):
+        while not self._stop.wait(max(0.0, min(_LONGEST_WAIT, due - time.monotonic()))):
             self.check_time()
             self._ticked = now = time.monotonic()
             if now >= due:
                 self._is_asking = True
-                with suppress(Exception):  # the database is away; the next attempt is due at once
-                    self._renew()
-                    due = now + every
+                due = now + min(_LONGEST_WAIT, every)
+                with suppress(Exception):  # the database is away
+                    due = now + min(every, self._renew())
                 self._ticked = time.monotonic()
                 self._is_asking = False
 
-    def _renew(self) -> None:
+    def _renew(self) -> float:
+        """The seconds after which a lease of another node may end: it is judged as soon as that,
+        however long this node's own is."""
         began = time.monotonic()
-        values = (self.name, self.is_steady, self.name)
+        values = (self.name, self.is_steady, self.name, self.name)
         row = self.run_query(lambda db: db.execute(_RENEW, values).fetchone())
         if row is None:
             self.on_late()
-            return
+            return 0.0
         self._note_renewal(began)
-        draining, dead = row
+        draining, dead, next_end = row
         if draining and not self.draining:
             self.draining = True
             self.on_drain()
@@ -168,6 +177,7 @@ class NodeLease:
             with self._lock:
                 self._dead.update(dead)
             self.on_dead()
+        return inf if next_end is None else next_end + _MARGIN_SECONDS
 
     def _note_renewal(self, began: float) -> None:
         if began - self._renewed > self.seconds:
@@ -219,7 +229,10 @@ _RENEW = (
     " WHERE owner = %s AND NOT condemned RETURNING draining), dead AS (UPDATE public.nodes"
     " SET condemned = true WHERE owner IN (SELECT owner FROM public.nodes WHERE %s"
     " AND owner <> %s AND NOT public.is_alive(owner) FOR NO KEY UPDATE SKIP LOCKED)"
-    " RETURNING owner) SELECT draining, (SELECT array_agg(owner) FROM dead) FROM renewed"
+    " RETURNING owner) SELECT draining, (SELECT array_agg(owner) FROM dead),"
+    " (SELECT min(extract(epoch FROM beat - clock_timestamp())::float8 + lease)"
+    " FROM public.nodes WHERE owner <> %s AND NOT condemned AND public.is_alive(owner))"
+    " FROM renewed"
 )
 """Also holds those for dead whose lease is over, if this node may judge that: in one statement,
 because it is most of what an idle node asks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -13,16 +15,19 @@ from hermes.core.store import MailboxChange, SessionMeta, SessionState, StoredMe
 from hermes.core.taint import Taint
 from hermes.core.text import replace_invalid
 from hermes.store import codec, errors
-from hermes.store.postgres.connection import PostgresConnection
+from hermes.store.postgres.connection import PostgresConnection, SessionKey
 from hermes.store.postgres.database import TenantDatabase, UnreadResult
 from hermes.store.postgres.errors import fenced_error
 from hermes.store.postgres.search import PostgresSearch
 from hermes.store.tables.ledger import SqlLedger
 from hermes.store.tables.mailbox_rows import apply_change
 from hermes.store.tables.session_list import CONVERSATION, SqlSessionList
+from hermes.store.tables.tenancy import CURRENT_TENANT
 
+log = logging.getLogger(__name__)
 PAGE_SIZE = 500
 """Messages fetched at a time when a session is streamed."""
+_RETRY_SECONDS = 1.0
 _LAST_SEQ = 0xFFFFFF
 _LAST_BODY = (
     "SELECT body FROM messages WHERE session = s.n AND role <> 'tool' ORDER BY seq DESC LIMIT 1"
@@ -62,6 +67,10 @@ class PostgresSessions(SqlSessionList):
         self._search = search
         self._clock = clock
         self.fenced_writes = 0
+        self._left: set[SessionKey] = set()
+        """Sessions whose turn ended because it could not be written; they still count as run by
+        this process."""
+        self._releasing: set[asyncio.Task[None]] = set()
 
     async def create(self, meta: SessionMeta) -> None:
         now = self._clock()
@@ -84,6 +93,7 @@ class PostgresSessions(SqlSessionList):
         bodies = [codec.encode_message(m) for m in messages]
 
         def append_messages(db: PostgresConnection) -> UnreadResult:
+            self._left.discard((db.tenant, change.session_id))
             if create is not None:
                 _insert_session(db, create, now)
             read_first = self._send(db, change, now, bodies)
@@ -124,6 +134,7 @@ class PostgresSessions(SqlSessionList):
         change = _Change(replace_invalid(session_id), state=state)
 
         def update_state(db: PostgresConnection) -> UnreadResult:
+            self._left.discard((db.tenant, change.session_id))
             read_place = self._send(db, change, now)
             if mailbox is not None:
                 apply_change(db, mailbox)
@@ -237,7 +248,36 @@ class PostgresSessions(SqlSessionList):
             if isinstance(error, StoreError) and error.code in ("fenced", "in_use", "missing"):
                 self.fenced_writes += error.code == "fenced"
                 self._database.forget_epoch(replace_invalid(session_id))
+            elif self._database.holds_epoch(replace_invalid(session_id)):
+                self._release_later(replace_invalid(session_id))
             raise
+
+    def _release_later(self, session_id: str) -> None:
+        """Give the session up as soon as it can be written again: otherwise no other node could
+        run it as long as this one lives."""
+        session = CURRENT_TENANT.get(), session_id
+        if session not in self._left:
+            self._left.add(session)
+            releasing = asyncio.create_task(self._release_left(session))
+            self._releasing.add(releasing)
+            releasing.add_done_callback(self._releasing.discard)
+
+    async def _release_left(self, session: SessionKey) -> None:
+        now, change = self._clock(), _Change(session[1], state="interrupted")
+
+        def release_session(db: PostgresConnection) -> None:
+            if session in self._left:  # no other turn of it has begun here since
+                self._write(db, change, now)
+
+        while session in self._left:
+            await asyncio.sleep(_RETRY_SECONDS)
+            try:
+                await self._database.writer.submit(release_session)
+            except StoreError as error:
+                if error.code not in ("fenced", "in_use", "missing", "closed"):
+                    log.warning("session %s is not released yet: %s", session[1], error)
+                    continue
+            self._left.discard(session)
 
 
 def _explain_refusal(code: str, session_id: str) -> StoreError:

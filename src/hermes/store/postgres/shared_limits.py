@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -10,6 +12,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from hermes.core.errors import StoreError
 from hermes.core.text import replace_invalid
 from hermes.store.postgres.connection import PostgresConnection
 from hermes.store.postgres.database import PostgresDatabase
@@ -18,6 +21,8 @@ from hermes.store.postgres.tenants import find_key_owner, find_tenant_by_id
 from hermes.store.tables.tenancy import KeyOwner, Tenant
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
 SLICE_SECONDS = 1.0
 """For so long a node uses what it has taken of a rate; the rest is given back."""
 _TAKE = "SELECT * FROM hermes.take_tokens(%s, %s, %s, %s, %s)"
@@ -52,6 +57,8 @@ class SharedLimits:
         self._slices: dict[tuple[int, str], _RateSlice] = {}
         self._sizes: dict[int, tuple[int, float]] = {}
         """By tenant: its bytes, and until when that counts."""
+        self._ending: set[asyncio.Task[None]] = set()
+        """Turns that have ended and still count."""
 
     async def find_key_owner(self, key: str) -> KeyOwner | None:
         return await self._database.read(lambda db: find_key_owner(db.db, key))
@@ -109,12 +116,25 @@ class SharedLimits:
         """Count a turn until the block ends; whether it may run. Turns of nodes that died do not
         count. `row_id`: of the inbox, which waits until another turn of the tenant ends."""
         turn = TurnSlot(tenant, secrets.token_hex(8), self._database.lease.acquire())
-        is_held = await self._write(lambda db: _insert_turn(db, turn, limit, row_id))
+        is_held = True
         try:
+            is_held = await self._write(lambda db: _insert_turn(db, turn, limit, row_id))
             yield is_held
-        finally:
+        finally:  # also where nobody waited for it any more when it was counted
             if is_held:
-                self._database.writer.submit(lambda db: self._end_turn(db, turn))
+                ending = asyncio.create_task(self._give_back(turn))
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+
+    async def _give_back(self, turn: TurnSlot) -> None:
+        while True:
+            try:
+                return await self._write(lambda db: self._end_turn(db, turn))
+            except StoreError as error:
+                if error.code in ("fenced", "closed"):
+                    return
+                log.warning("a turn of tenant %s still counts: %s", turn.tenant, error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     def _end_turn(self, db: PostgresConnection, turn: TurnSlot) -> None:
         """Make room, and wake a session of the tenant that waits for it."""
