@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -457,6 +458,29 @@ async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider
     process.send_signal(signal.SIGTERM)
     gate.open()
     await process.communicate()
+
+
+async def test_the_bar_is_that_of_all_processes(home: Home, provider: Provider) -> None:
+    async def answer_slowly(request: Received) -> Reply:
+        await asyncio.sleep(0.1)
+        return say("done")
+
+    provider.then = answer_slowly
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(60)))
+    args = ["batch", "run", file, "--toolsets", "none", "--concurrency", "2", "--processes", "2"]
+    ours, theirs = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hermes", *args, cwd=home.work, env=home.env, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the other end is closed
+        while data := await asyncio.to_thread(os.read, ours, 65536):
+            shown += data
+    os.close(ours)
+    assert await process.wait() == 0, shown
+    bars = re.findall(rb"\] (\d+)/(\d+), ", shown)
+    assert bars and {total for _, total in bars} == {b"60"}, shown
 
 
 async def test_of_two_datasets_that_begin_at_once_one_is_refused(

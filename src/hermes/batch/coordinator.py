@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from hermes.core.store import Store
 from hermes.store.sqlite import SqliteStore
 
 _CLAIM_KIND = "batch_claim"
+_REPORT_SECONDS = 0.5
 _CHANGEABLE = frozenset(
     "max_usd item_usd item_seconds rpm tpm retries concurrency processes formats hidden".split()
 )
@@ -134,11 +136,24 @@ class Coordinator:
         self._worker_command = worker_command
         self._runner: ItemRunner | None = None
         self._children: list[asyncio.subprocess.Process] = []
+        self._shares: list[RunProgress] = []
+        """What the further processes have done."""
+        self._readers: list[asyncio.Task[None]] = []
+        self._total = 0
         self._stopping = False
 
     @property
     def progress(self) -> RunProgress:
-        return self._runner.progress if self._runner else RunProgress()
+        """That of all processes together."""
+        shares = [*self._shares, *([self._runner.progress] if self._runner else ())]
+        return RunProgress(
+            self._total,
+            sum(share.done for share in shares),
+            sum(share.failed for share in shares),
+            sum(share.cost for share in shares),
+            sum(share.tokens for share in shares),
+            any(share.over_budget for share in shares),
+        )
 
     def stop(self) -> None:
         """Take no further items; those that run are finished."""
@@ -186,29 +201,46 @@ class Coordinator:
             rate_file.unlink(missing_ok=True)
             shared = rate_file if processes > 1 else None
             self._runner = ItemRunner(self._setup, self._settings, store, place, claim, shared)
+            self._total, self._shares = len(todo), []
             if self._stopping:
                 return
             for _ in range(processes - 1):
-                self._children.append(await self._start_child())
+                await self._start_child()
             try:
                 await self._runner.run_items(todo)
             finally:
                 await self._end_children()
                 rate_file.unlink(missing_ok=True)
 
-    async def _start_child(self) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
+    async def _start_child(self) -> None:
+        child = await asyncio.create_subprocess_exec(
             *self._worker_command(self._settings.name),
             stdin=asyncio.subprocess.PIPE,  # its end tells the child that we are gone
+            stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
+        self._children.append(child)
+        self._shares.append(RunProgress())
+        self._readers.append(asyncio.create_task(self._follow_child(child, len(self._shares) - 1)))
+
+    async def _follow_child(self, child: asyncio.subprocess.Process, place: int) -> None:
+        """Note what the child says that it has done, until it has ended."""
+        assert child.stdout is not None
+        while line := await child.stdout.readline():
+            with suppress(msgspec.DecodeError):
+                self._shares[place] = msgspec.json.decode(line, type=RunProgress)
 
     async def _end_children(self) -> None:
         for child in self._children:
             await child.wait()
             if child.stdin is not None:
                 child.stdin.close()
+        if self._readers:
+            await asyncio.wait(self._readers, timeout=_REPORT_SECONDS)
+        for reader in self._readers:  # what a child started may have its stdout still
+            reader.cancel()
         self._children.clear()
+        self._readers.clear()
 
 
 class ClaimTable:
@@ -227,8 +259,14 @@ class ClaimTable:
         return await self._objects.add(_CLAIM_KIND, item.id, self._owner, owner=self._name)
 
 
-async def run_worker(setup: Setup, folder: RunFolder, stop: asyncio.Event) -> None:
-    """A further process of a run: claims items and answers them until none is left."""
+async def run_worker(
+    setup: Setup,
+    folder: RunFolder,
+    stop: asyncio.Event,
+    report: Callable[[RunProgress], None],
+) -> None:
+    """A further process of a run: claims items and answers them until none is left. `report` is
+    told now and then what it has done."""
     settings = folder.read_settings()
     dataset = folder.read_items()
     store = SqliteStore(folder.database)
@@ -241,9 +279,20 @@ async def run_worker(setup: Setup, folder: RunFolder, stop: asyncio.Event) -> No
             claim = claims.claim_item
             runner = ItemRunner(setup, settings, store, place, claim, folder.rate_file)
             runner.stopping = stop
-            await runner.run_items(todo)
+            reporting = asyncio.create_task(_report_often(runner, report))
+            try:
+                await runner.run_items(todo)
+            finally:
+                reporting.cancel()
+            report(runner.progress)
     finally:
         await store.close()
+
+
+async def _report_often(runner: ItemRunner, report: Callable[[RunProgress], None]) -> None:
+    while True:
+        await asyncio.sleep(_REPORT_SECONDS)
+        report(runner.progress)
 
 
 def encode_progress(progress: RunProgress, seconds: float) -> bytes:

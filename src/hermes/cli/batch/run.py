@@ -84,14 +84,21 @@ async def _run_shown(coordinator: Coordinator | ClusterCoordinator) -> RunEnd:
 
 
 async def work_for_run(setup: Setup, folder: RunFolder) -> int:
-    """A further process of a run that is going on. It ends with the one that started it."""
+    """A further process of a run that is going on, which reads on stdout what it has done. It ends
+    with the one that started it."""
+    import msgspec
+
     raise_file_limit()
     tune_garbage_collection()
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin.fileno(), lambda: os.read(sys.stdin.fileno(), 1) or os._exit(1))
-    await run_worker(setup, folder, stop)
+
+    def report(progress: RunProgress) -> None:
+        print(msgspec.json.encode(progress).decode(), flush=True)
+
+    await run_worker(setup, folder, stop, report)
     return 0
 
 
