@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.clients.client_run import install_node, install_python
 
@@ -17,6 +18,12 @@ PACKAGES = {
     "llm": "llm==0.36",
 }
 OURS = "X-Hermes-Tool-Execution"
+AS_JSON = {
+    "claude": ("--output-format", "json"),
+    "codex": ("--json",),
+    "opencode": ("--format", "json"),
+}
+"""Options with which programs print what they know of an answer, its usage too."""
 
 
 @dataclass
@@ -31,6 +38,8 @@ class Asking:
     """Whether the tools of the server are wanted."""
     image: Path | None = None
     options: tuple[str, ...] = ()
+    schema: dict[str, Any] | None = None
+    """What the answer must fit."""
 
 
 @dataclass
@@ -49,9 +58,11 @@ def _prepare_claude(asking: Asking) -> Command:
     }
     if asking.ours:
         env["ANTHROPIC_CUSTOM_HEADERS"] = f"{OURS}: server"
-    arguments = ["--model", "hermes-agent", "--dangerously-skip-permissions", "-p"]
+    arguments = ["--model", "hermes-agent", "--dangerously-skip-permissions", *asking.options]
+    if asking.schema:
+        arguments += ["--json-schema", json.dumps(asking.schema)]
     mention = f"@{asking.image.name} " if asking.image else ""
-    return Command([*arguments, mention + asking.prompt], env)
+    return Command([*arguments, "-p", mention + asking.prompt], env)
 
 
 def _prepare_codex(asking: Asking) -> Command:
@@ -72,6 +83,11 @@ def _prepare_codex(asking: Asking) -> Command:
         lines.append(f'http_headers = {{ "{OURS}" = "server" }}')
     (home / "config.toml").write_text("\n".join(lines))
     options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    options += asking.options
+    if asking.schema:
+        schema = asking.folder / "schema.json"
+        schema.write_text(json.dumps(asking.schema))
+        options.append(f"--output-schema={schema}")
     images = [f"--image={asking.image}"] if asking.image else []
     return Command(["exec", *options, *images, "--", asking.prompt], {"CODEX_HOME": str(home)})
 
@@ -96,7 +112,7 @@ def _prepare_opencode(asking: Asking) -> Command:
     (asking.folder / "opencode.json").write_text(json.dumps({**config, "permission": "allow"}))
     env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
     images = [f"--file={asking.image}"] if asking.image else []
-    return Command(["run", "-m", name, *images, "--", asking.prompt], env)
+    return Command(["run", "-m", name, *asking.options, *images, "--", asking.prompt], env)
 
 
 def _prepare_aider(asking: Asking) -> Command:
@@ -125,7 +141,8 @@ def _prepare_llm(asking: Asking) -> Command:
     )
     (config / "keys.json").write_text(json.dumps({"hermes": asking.key}))
     images = ["--attachment", str(asking.image)] if asking.image else []
-    arguments = ["-m", "hermes", *asking.options, *images, asking.prompt]
+    schema = ["--schema", json.dumps(asking.schema)] if asking.schema else []
+    arguments = ["-m", "hermes", *asking.options, *schema, *images, asking.prompt]
     return Command(arguments, {"LLM_USER_PATH": str(config)})
 
 

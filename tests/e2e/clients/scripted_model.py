@@ -109,6 +109,6 @@ def _choose_shell_call(request: Received, command: str) -> tuple[str, dict[str, 
 
 def _find_tool(request: Received) -> str:
     """The client's tool for the weather or for a typed answer, whatever it calls it."""
-    marks = ("weather", "final_result", "json")
+    marks = ("weather", "final_result", "json", "structured")
     names = _list_tools(request)
     return next((name for name in names if any(mark in name.lower() for mark in marks)), "")

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.clients.agent_programs import Asking, prepare_program
+from tests.e2e.clients.agent_programs import AS_JSON, Asking, prepare_program
 from tests.e2e.clients.client_run import ClientRig, Ran, client_rig, start_client
-from tests.e2e.clients.scripted_model import AFTER_EFFECT, AFTER_TEXT, GREETING, MESSAGES
+from tests.e2e.clients.scripted_model import (
+    AFTER_EFFECT,
+    AFTER_TEXT,
+    GREETING,
+    MESSAGES,
+    WEATHER,
+)
 from tests.server.exchanges import wait_until_idle
 
 EVERY = tuple(order for name in MESSAGES for order in (name, AFTER_EFFECT + name))
@@ -28,6 +36,18 @@ OWN_WORDS = {
     ("codex", "text-then-overflow"): "ran out of room",
 }
 """What programs show instead of the message that they got."""
+USAGE = {
+    "claude": '"input_tokens":22,.*"output_tokens":14,',
+    "codex": '"input_tokens":22,.*"output_tokens":14,',
+    "opencode": '"total":36,"input":22,"output":14,',
+}
+"""What programs say of a turn with two calls of the model; aider guesses."""
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"}},
+    "required": ["city", "degrees"],
+    "additionalProperties": False,
+}
 
 
 def build_asking(rig: ClientRig, order: str, *, ours: bool = False, image: bool = False) -> Asking:
@@ -39,9 +59,17 @@ def build_asking(rig: ClientRig, order: str, *, ours: bool = False, image: bool 
 
 
 async def ask(
-    rig: ClientRig, program: str, order: str, *, ours: bool = False, seconds: float = 200
+    rig: ClientRig,
+    program: str,
+    order: str,
+    *,
+    ours: bool = False,
+    options: tuple[str, ...] = (),
+    seconds: float = 200,
 ) -> Ran:
-    command = prepare_program(program, build_asking(rig, order, ours=ours))
+    asking = build_asking(rig, order, ours=ours)
+    asking.options = options
+    command = prepare_program(program, asking)
     return await rig.run(command.arguments, seconds=seconds, **command.env)
 
 
@@ -87,8 +115,9 @@ async def test_an_edit_with_our_tools(tmp_path: Path, program: str) -> None:
 @pytest.mark.parametrize("program", FAILURES)
 async def test_a_task_with_our_tools(tmp_path: Path, program: str) -> None:
     async with client_rig(tmp_path) as rig:
-        ran = await ask(rig, program, "server-tool", ours=True)
+        ran = await ask(rig, program, "server-tool", ours=True, options=AS_JSON.get(program, ()))
         assert ran.status == 0 and "The tool said" in ran.out, ran.told[-2000:]
+        assert re.search(USAGE.get(program, ""), ran.out), ran.out[-2000:]
         assert rig.effects == 1
 
 
@@ -99,6 +128,18 @@ async def test_a_failure_is_shown_and_has_its_effect_once(
     tmp_path: Path, program: str, order: str
 ) -> None:
     await check_failure(tmp_path, program, order)
+
+
+@pytest.mark.parametrize("enforcing", [False, True], ids=["checked", "enforced"])
+@pytest.mark.parametrize("words", ["claude", "codex", "llm", "llm --no-stream"])
+async def test_a_typed_answer(tmp_path: Path, words: str, enforcing: bool) -> None:
+    program, *options = words.split()
+    async with client_rig(tmp_path, enforcing=enforcing) as rig:
+        asking = build_asking(rig, "structured")
+        asking.schema, asking.options = SCHEMA, tuple(options)
+        command = prepare_program(program, asking)
+        ran = await rig.run(command.arguments, **command.env)
+        assert json.loads(ran.out) == json.loads(WEATHER), ran.told[-2000:]
 
 
 @pytest.mark.parametrize("program", FAILURES)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.clients.agent_programs import Asking, prepare_program
 from tests.e2e.clients.client_run import ClientRig, Ran, client_rig
-from tests.e2e.clients.scripted_model import (
-    AFTER_EFFECT,
-    AFTER_TEXT,
-    GREETING,
-    MESSAGES,
-    WEATHER,
-)
+from tests.e2e.clients.scripted_model import AFTER_EFFECT, AFTER_TEXT, GREETING, MESSAGES
 
 FUNCTION = 'def weather(city: str) -> str:\n    return f"25 degrees in {city}"\n'
 
@@ -40,14 +33,6 @@ async def test_answers_in_llm(tmp_path: Path) -> None:
         ran = await run_llm(rig, "image", "--attachment", str(rig.folder / "image.png"))
         assert "I see 1 image." in ran.out, ran.told
         assert rig.effects == 1
-
-
-@pytest.mark.parametrize("enforcing", [False, True], ids=["checked", "enforced"])
-async def test_typed_answers_in_llm(tmp_path: Path, enforcing: bool) -> None:
-    async with client_rig(tmp_path, enforcing=enforcing) as rig:
-        for options in ((), ("--no-stream",)):
-            ran = await run_llm(rig, "structured", "--schema", "city, degrees int", *options)
-            assert ran.out and json.loads(ran.out) == json.loads(WEATHER), ran.told
 
 
 @pytest.mark.parametrize("failure", MESSAGES)

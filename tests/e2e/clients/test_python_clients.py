@@ -33,7 +33,8 @@ ANSWERS = {
     "greet": f"{GREETING} usage=18",
     "whole/greet": f"{GREETING} usage=18",
     "server-tool": "usage=36",
-    "own-tool": "25 degrees in Bern",
+    "own-tool/whole": "25 degrees in Bern",
+    "own-tool/stream": "25 degrees in Bern",
     "image": "I see 1 image.",
 }
 """What every client makes of these cases; usage is that of all calls of the model together."""

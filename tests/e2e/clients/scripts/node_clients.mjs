@@ -1,5 +1,5 @@
 // Node clients of the server: `node node_clients.mjs CLIENT CASE…` prints what it makes of each case.
-// Cases: own-tool, whole/ORDER, typed/FORM, leave, restart; any other is an order for the model,
+// Cases: own-tool/FORM, whole/ORDER, typed/FORM, leave, restart; any other is an order for the model,
 // whose answer is streamed.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -47,10 +47,10 @@ async function openai() {
       if (found.hermes) throw new Error(found.hermes.error);
       return [found.choices[0].message.content, found.usage.total_tokens];
     },
-    async ownTool() {
+    async ownTool(stream) {
       const run = { name: "weather", parameters, function: weather, parse: JSON.parse };
       const tools = [{ type: "function", function: run }];
-      return await chat.runTools({ model, messages: say("own-tool"), tools }).finalContent();
+      return await chat.runTools({ model, messages: say("own-tool"), tools, stream }).finalContent();
     },
     async typed(form) {
       const response_format = zodResponseFormat(await schema(), "weather");
@@ -84,13 +84,15 @@ async function openai_responses() {
       if (found.error) throw new Error(found.error.message);
       return [found.output_text, found.usage.total_tokens];
     },
-    async ownTool() {
+    async ownTool(stream) {
       const tools = [{ type: "function", name: "weather", parameters, strict: true }];
-      const first = await responses.create({ model, input: ask("own-tool"), tools });
+      const answer = (wanted) =>
+        stream ? responses.stream({ model, tools, ...wanted }).finalResponse() : responses.create({ model, tools, ...wanted });
+      const first = await answer({ input: ask("own-tool") });
       const call = first.output.find((item) => item.type === "function_call");
       const output = weather(JSON.parse(call.arguments));
       const input = [{ type: "function_call_output", call_id: call.call_id, output }];
-      return (await responses.create({ model, input, tools, previous_response_id: first.id })).output_text;
+      return (await answer({ input, previous_response_id: first.id })).output_text;
     },
     async typed(form) {
       const text = { format: zodTextFormat(await schema(), "weather") };
@@ -124,14 +126,16 @@ async function anthropic() {
       const found = await messages.create({ messages: say(order), ...more });
       return [found.content[0].text, count(found.usage)];
     },
-    async ownTool() {
+    async ownTool(stream) {
       const tools = [{ name: "weather", input_schema: parameters }];
       const said = say("own-tool");
-      const first = await messages.create({ messages: said, tools, ...more });
+      const wanted = { messages: said, tools, ...more };
+      const answer = () => (stream ? messages.stream(wanted).finalMessage() : messages.create(wanted));
+      const first = await answer();
       const use = first.content.find((block) => block.type === "tool_use");
       const result = { type: "tool_result", tool_use_id: use.id, content: weather(use.input) };
       said.push({ role: "assistant", content: first.content }, { role: "user", content: [result] });
-      return (await messages.create({ messages: said, tools, ...more })).content[0].text;
+      return (await answer()).content[0].text;
     },
     async typed(form) {
       const output_config = { format: zodOutputFormat(await schema()) };
@@ -163,10 +167,11 @@ async function useAiSdk(chat) {
       const found = await generateText(say(order));
       return [found.text, found.totalUsage.totalTokens];
     },
-    async ownTool() {
+    async ownTool(stream) {
       const inputSchema = z.object({ city: z.string() });
       const tools = { weather: tool({ inputSchema, execute: weather }) };
-      return (await generateText({ ...say("own-tool"), tools, stopWhen: isStepCount(3) })).text;
+      const wanted = { ...say("own-tool"), tools, stopWhen: isStepCount(3) };
+      return await (stream ? streamText(wanted) : await generateText(wanted)).text;
     },
     async typed(form) {
       const wanted = { ...say("structured"), output: Output.object({ schema: await schema() }) };
@@ -226,7 +231,7 @@ async function useClient(client, name) {
       return `${text} usage=${usage}`;
     }
     case "own-tool":
-      return await client.ownTool();
+      return await client.ownTool(form === "stream");
     case "typed":
       return (await client.typed(form)).degrees;
     case "leave": {
