@@ -1,7 +1,7 @@
 """Python clients of the server: `python_clients.py CLIENT CASE…` prints what it makes of each case.
 
-Cases: `own-tool/whole`, `own-tool/stream`, `whole/ORDER`, `typed/FORM`, `leave`, `restart`; any other
-is an order for the model, whose answer is streamed.
+Cases: `own-tool/whole`, `own-tool/stream`, `whole/ORDER`, `typed/FORM`, `leave`, `restart`; any
+other is an order for the model, whose answer is streamed.
 """
 
 import sys
