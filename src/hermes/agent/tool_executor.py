@@ -70,8 +70,7 @@ class ToolBatch:
                 else:
                     await self._run_group(group)
         except asyncio.CancelledError:
-            if not self._turn.host.hands_over:  # otherwise who continues the turn does so
-                await run_shielded(self._close_interrupted())
+            await run_shielded(self._close_interrupted())
             raise
         self._guard.end_step(ran=self._ran, unknown=self._unknown, bad=self._bad)
 

@@ -31,7 +31,7 @@ class NodeWork:
         self._runs = runs
         self._sessions = turns.sessions
         runs.join_nodes(node.inbox, node.notices, node.streams)
-        self.orders = RunOrders(node.store.objects, runs, node.notices, node.lease.seconds)
+        self.orders = RunOrders(node.store.objects, runs, node.notices)
         self._worker = RunWorker(node, runs, recovery, turns.slots, self.orders)
         self._working: asyncio.Task[None] | None = None
 

@@ -57,11 +57,7 @@ class RunOrders:
     """Carries orders to the node that works on a run. An order is carried out once: whoever deletes
     it does so. One for a run whose node died counts before anything else of it is run."""
 
-    def __init__(
-        self, objects: Objects, runs: RunRegistry, notices: "NodeNotices", lease_seconds: float
-    ) -> None:
-        self._patience = lease_seconds + _PATIENCE
-        """By then another node has taken over from one that died."""
+    def __init__(self, objects: Objects, runs: RunRegistry, notices: "NodeNotices") -> None:
         self._objects = objects
         self._runs = runs
         self._notices = notices
@@ -79,7 +75,7 @@ class RunOrders:
         try:
             await self._objects.put(ORDER_KIND, id, msgspec.msgpack.encode(order), owner=owner)
             self._notices.send(state.node, "orders", order.run_id)
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(_PATIENCE):
                 result = await self._wait_for_result(owner, id)
         except TimeoutError:
             if await self._objects.remove(ORDER_KIND, id, owner=owner):

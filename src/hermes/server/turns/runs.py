@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from hermes.agent.loop import HANDED_OVER, NODE_DIED, CutTurn, find_lost_calls
 from hermes.app.knowledge.titles import SpawnTask
@@ -55,14 +55,6 @@ _QUEUED_SECONDS = 0.25
 _MAX_FOLLOWED = 10_000
 
 
-class EarlyAnswer(Struct, frozen=True):
-    """To an approval that is not asked yet."""
-
-    choice: Answer
-    approval_id: str
-    saves: bool
-
-
 class Run:
     """A run that this process works on."""
 
@@ -89,9 +81,7 @@ class Run:
         self._session: Session | None = None
         self._events: ClientEvents | None = None
         self._cancelled = self._is_given_up = False
-        self._early_answers: list[EarlyAnswer] = []
         self._started_calls: set[str] = set()
-        self._open_calls: set[str] = set()
         self._has_marks = False
         self.news = asyncio.Event()
         """Set, and replaced by a new one, whenever there is something new to read."""
@@ -111,8 +101,6 @@ class Run:
         if self.state.has_ended:
             return
         self._cancelled = True
-        if self._session is not None:
-            self._session.host.hands_over = False
         self.state.status = "stopping"
         self.interrupt()
         await self._save_state()
@@ -125,17 +113,12 @@ class Run:
         """Stop what it does at once: another node may continue it by now."""
         if not self._is_given_up:
             self._is_given_up = True
-            self.hand_over()
             self.interrupt()
 
     def hand_over(self) -> None:
-        """Let another node continue after the step that runs now; at once where this step only
-        waits for approvals, which are asked for again there."""
-        if self._session is not None and not self._cancelled:
+        """Let another node continue after the step that runs now."""
+        if self._session is not None:
             self._session.host.hands_over = True
-            waiting = {approval.call.id for approval in self._pending_approvals}
-            if waiting and waiting >= self._open_calls:
-                self.interrupt()
 
     async def steer(self, text: str) -> None:
         if self._session is None and not self._begun:
@@ -153,12 +136,8 @@ class Run:
     ) -> ApprovalAnswer:
         """Answer this approval, or the oldest pending one if no id is given. An approval that can
         only be granted once is granted once, and one that may not be saved (`saves`) for the
-        session; the answer says so. An answer to one whose node died counts when it is asked
-        again."""
-        if self._session is None and self.state.status == "waiting_for_approval":
-            self._early_answers.append(EarlyAnswer(choice, approval_id, saves))
-            return ApprovalAnswer(self.state.run_id, choice)
-        pending = self._pending_approvals
+        session; the answer says so."""
+        pending = self._session.interactions.pending_approvals if self._session is not None else ()
         found = next((a for a in pending if not approval_id or a.id == approval_id), None)
         if found is None or self._session is None:
             raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
@@ -172,10 +151,6 @@ class Run:
             data["applied"] = applied
         await self._record_frames([self._encode_frame("approval.responded", data)])
         return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else applied)
-
-    @property
-    def _pending_approvals(self) -> tuple[Approval, ...]:
-        return self._session.interactions.pending_approvals if self._session is not None else ()
 
     async def run_to_end(self) -> None:
         """Run the turn to its end; an error ends the run as failed."""
@@ -233,7 +208,7 @@ class Run:
             return
         unknown = [call.id for call in calls]
         self.state.unknown = (*self.state.unknown, *unknown)
-        data = {"attempt": len(self.state.attempts) or 1, "unknown": unknown}
+        data = {"attempt": len(self.state.attempts), "unknown": unknown}
         await self._record_frames([self._encode_frame("run.resumed", data)])
 
     async def _find_cut(self, session: Session) -> CutTurn | None:
@@ -265,27 +240,15 @@ class Run:
                 await self._record_frames(frames)
             elif self.handed_over or self.state.status != self.saved.status:
                 await self._save_state()
-            await self._give_early_answers()
-            if session.host.hands_over:
-                self.hand_over()
             if self.state.has_ended or self.handed_over:
                 break
-
-    async def _give_early_answers(self) -> None:
-        asked = {approval.id for approval in self._pending_approvals}
-        for early in [a for a in self._early_answers if asked and a.approval_id in ("", *asked)]:
-            self._early_answers.remove(early)
-            await self.answer_approval(early.choice, early.approval_id, saves=early.saves)
 
     def _encode_turn_event(self, event: TurnEvent) -> list[bytes]:
         match event:
             case events.ToolStarted(call):
                 self._started_calls.add(call.id)
-                self._open_calls.add(call.id)
             case events.ToolDone(result) if result.call_id not in self._started_calls:
                 return []
-            case events.ToolDone(result):
-                self._open_calls.discard(result.call_id)
             case Approval():
                 return [self._request_approval(event)]
             case Question(id) if self._session is not None:  # clients cannot answer questions
