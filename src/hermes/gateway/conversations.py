@@ -5,7 +5,6 @@ import logging
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
@@ -316,22 +315,18 @@ class ConversationActor:
                 if isinstance(event, TurnEnd) and not event.result.pending_steer:
                     self.last_answer.digest = hash(event.result.text.strip())
                     await self._close_turn(reply, event.result, has_begun=group.has_begun)
-                    await self._note_done(reply.steered)  # it was stopped
+                    await self._hub.note_done(reply.steered)  # it was stopped
                     if decode_settings(row).voice and event.result.text.strip():
                         spawn(speak_answer(self._hub, session, item, event.result.text), "voice")
                     break
             else:  # stopped before it began
-                await self._note_done((*group.numbers, *reply.steered))
+                await self._hub.note_done((*group.numbers, *reply.steered))
         finally:
             await until_begun.aclose()
             if self._reply is reply:
                 self._reply = None
             events.close()
             await reply.end(STOP_SECONDS)
-
-    async def _note_done(self, numbers: Sequence[int]) -> None:
-        mailbox = self._hub.mailbox
-        await self._hub.store_patiently(partial(mailbox.set_state, numbers, "done"))
 
     async def _close_turn(self, reply: TurnReply, result: TurnResult, *, has_begun: bool) -> None:
         """A turn that did not even begin because the database failed is tried again by the

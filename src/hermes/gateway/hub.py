@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -145,6 +146,10 @@ class Hub(Struct):
                 log.warning("the end of a turn waits for the database: %s", error)
             await asyncio.sleep(wait)
             wait = min(LONGEST_WAIT, 2 * wait)
+
+    async def note_done(self, numbers: Sequence[int]) -> None:
+        """What these messages asked for is done, which is stored when the database takes it."""
+        await self.store_patiently(partial(self.mailbox.set_state, numbers, "done"))
 
     async def say(self, address: ReplyAddress, text: str, *, done: tuple[int, ...] = ()) -> None:
         """Send a text of the gateway itself; without a platform it goes to the log. `done`: the
