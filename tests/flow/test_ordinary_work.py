@@ -66,6 +66,10 @@ async def test_ordinary_work_hardly_ever_asks(tmp_path: Path, sources: tuple[Sou
 
 async def test_what_must_leave_the_sandbox_asks_for_one_reason(tmp_path: Path) -> None:
     async with rig(tmp_path, [say("hi")], options=Options()) as r:
+        (r.home.work / ".git").mkdir()
+        (r.home.work / ".git" / "config").write_text(
+            '[remote "origin"]\n\turl = /srv/project.git\n'
+        )
         await r.turn()
         asked = await judge(r, LEAVING)
     assert set(asked) == set(LEAVING)

@@ -90,7 +90,7 @@ class Database:
     def _open_writer(self) -> Connection:
         self._require_file()
         with suppress(OSError):
-            self.process.acquire()  # whoever opens the file must know of each other
+            self.process.announce()  # whoever opens the file must know of each other
         try:
             db = self._open_sound()
         except StoreError as error:

@@ -18,18 +18,25 @@ class ProcessLock:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._fd = -1
+        self._has_swept = False
         self.name = ""
 
     def acquire(self) -> str:
-        """The name; the first call creates it and removes the files of dead processes."""
-        if self._fd < 0:
-            make_folder(self._folder)
-            while not self._try_acquire():
-                pass
+        """The name; the first call removes the files of dead processes."""
+        self.announce()
+        if not self._has_swept:
+            self._has_swept = True
             for name in _list_names(self._folder):
                 if name != self.name:
                     _is_locked(self._folder / f"{name}.lock", remove_stale=True)
         return self.name
+
+    def announce(self) -> None:
+        """Let other processes know of this one, of which a name is created."""
+        if self._fd < 0:
+            make_folder(self._folder)
+            while not self._try_acquire():
+                pass
 
     def _try_acquire(self) -> bool:
         name = os.urandom(16).hex()

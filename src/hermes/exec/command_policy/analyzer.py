@@ -224,7 +224,7 @@ class CommandAnalyzer:
             named = {*[word for word in words[2:] if not word.startswith("-")][:1]}
             by_address = any(re.match(r".*:/|.*@|[./~]", word) for word in words)
             if by_address or not named <= remotes:
-                return "git exchanges commits with another repository"
+                return "git exchanges commits with a repository that is no remote of the project"
         return ""
 
 

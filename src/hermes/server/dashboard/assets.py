@@ -8,9 +8,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.server.dashboard.dashboard import PAGE_HEADERS
 from hermes.server.http import web
 
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+PAGE_HEADERS = {
+    "Content-Security-Policy": _CSP,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 STATIC = Path(__file__).parent / "static"
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",

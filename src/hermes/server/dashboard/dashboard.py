@@ -35,16 +35,6 @@ if TYPE_CHECKING:
 PAGE_HEADER = "X-Hermes-Page"
 TAB_HEADER = "X-Hermes-Tab"
 TICKET_SECONDS = 30.0
-_CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-    "connect-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; "
-    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-)
-PAGE_HEADERS = {
-    "Content-Security-Policy": _CSP,
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 _SAME_SITE = ("same-origin", "none")
 
 
