@@ -217,7 +217,8 @@ class CommandAnalyzer:
         options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
         if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
             return "git uses another repository, folder or setting than the project's own"
-        hooks, remotes = self._read_repository(simple.folder or "", self._path_zones.user_home)
+        found = self._read_repository(simple.folder or "", self._path_zones.user_home)
+        hooks, remotes = found or (set(), set(words))  # git does nothing without a repository
         if hooks := hooks & _HOOKS.get(words[1], _HOOKS["*"]):
             return f"git runs the hook {min(hooks)}, which may run files that have changed"
         if words[1] in ("push", "pull", "fetch"):

@@ -255,9 +255,13 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
             protected.append(path)
 
 
-def list_hooks_and_remotes(workspace: str, user_home: str) -> tuple[set[str], set[str]]:
-    """What git runs in the workspace's repository, and its names for other repositories."""
-    (_, common), files, references = _read_repository(workspace, user_home)
+def list_hooks_and_remotes(folder: str, user_home: str) -> tuple[set[str], set[str]] | None:
+    """What git runs in the repository that it finds there, and its names for other repositories."""
+    above = (folder, *map(os.fspath, Path(folder).parents))
+    top = next((path for path in above if os.path.lexists(f"{path}/.git")), None)
+    if top is None:
+        return None
+    (_, common), files, references = _read_repository(top, user_home)
     folders = [path for key, path in references if key == "hookspath"] or [f"{common}/hooks"]
     hooks = {name for folder in folders for name in _list_names(folder)}
     return hooks, set(_REMOTE.findall("\n".join(map(_read_text, files))))

@@ -95,6 +95,22 @@ def test_a_grant_runs_no_hooks(repository: Path, folder: str):
     assert decision("git add -A", **inside) == "allow"
 
 
+def test_a_grant_minds_the_repository_around_the_workspace(repository: Path):
+    inside = {"rules": RULES.with_grants([("git", "push")]), **OUTSIDE}
+    inside |= {"workspace": repository / "part"}
+    (repository / "part").mkdir()
+    assert decision("git push origin main", **inside) == "allow"
+    assert decision("git push folder", **inside) == "ask"
+    (repository / ".git" / "hooks" / "pre-push").touch()
+    assert "the hook pre-push" in verdict("git push origin main", **inside).reasons[0]
+
+
+def test_a_grant_is_offered_where_there_is_no_repository(tmp_path: Path):
+    inside = {"rules": RULES.with_grants([("git", "push")]), "workspace": tmp_path, **OUTSIDE}
+    assert decision("git push origin main", **inside) == "allow"
+    assert decision("git push ../folder", **inside) == "ask"
+
+
 def test_deny_beats_ask_beats_allow():
     rules = CommandRules(
         [
