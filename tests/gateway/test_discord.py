@@ -93,7 +93,7 @@ async def test_commands_of_the_menu_are_answered_in_time(tmp_path: Path) -> None
     async with messenger(discord(), tmp_path, [say("one"), say("two")]) as g:
         await g.chat.until(lambda: g.chat.commands)
         names = {row["name"] for row in g.chat.commands}
-        assert {"new", "stop", "help", "reload-mcp"} - names == {"reload-mcp"}
+        assert {"new", "stop", "help", "reload-mcp"} <= names  # administrators use it too
         await g.chat.run_command("platforms")
         await g.chat.until_shown("discord: connected")
         assert g.chat.answers[0]["type"] == 4

@@ -347,10 +347,11 @@ async def test_after_24_hours_an_answer_is_given_up_with_a_sentence(
 ) -> None:
     async with chat(tmp_path, say("lost"), say("back")) as (g, wa):
         closed = GraphFault(400, 131047, "Re-engagement message")
-        wa.fault = on_first("messages", closed)
+        wa.fault = lambda path, body: closed if body.get("type") == "text" else None
         await wa.say("hi")
         await until_failed(g)
         assert "they have not written for 24 hours" in caplog.text
+        wa.fault = lambda path, body: None
         await wa.say("again")
         await wa.until_sent("back")
         assert wa.texts() == ["back"]

@@ -14,6 +14,7 @@ from tests.kit.postgres import run_postgres
 from tests.kit.server import Provider
 from tests.server.serve_process import ServeProcess
 from tests.server.test_cluster import run_nodes
+from tests.server.test_cluster_faults import wait_for_readiness
 from tests.server.test_cluster_kills import answer, check_run
 
 pytestmark = pytest.mark.e2e
@@ -54,6 +55,7 @@ async def test_runs_survive_crashes_of_the_database(tmp_path: Path) -> None:
                 await asyncio.to_thread(server.stop)
                 await asyncio.to_thread(server.start)
             for node in nodes:
+                await wait_for_readiness(node, 200)
                 await asyncio.gather(*(check_run(node, run) for run in runs))
             effects = Counter((tmp_path / "work" / "effects.log").read_text().split())
             assert len(set(runs)) == len(runs) == CRASHES * RUNS

@@ -96,7 +96,13 @@ class RunFolder:
         replace_file(self.path / "run.json", body)
 
     def read_items(self) -> Dataset:
-        return decode_items(self.items_file.read_bytes())
+        try:
+            return decode_items(self.items_file.read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(
+                f"{self.items_file} cannot be read ({error}). The same `run` on the dataset writes "
+                "it anew."
+            ) from None
 
     @contextmanager
     def lock_run(self) -> Iterator[None]:

@@ -206,7 +206,9 @@ async def test_steering_and_stopping(tmp_path: Path) -> None:
         await v.send("one")
         await page.get_by_role("button", name="Stop").wait_for()
         await page.get_by_role("textbox", name="Message").fill("rather two")
-        async with page.expect_response(lambda r: r.url.endswith("/turns")) as sent:
+        async with page.expect_response(
+            lambda r: r.url.endswith("/turns") and "rather two" in (r.request.post_data or "")
+        ) as sent:
             await page.get_by_role("button", name="Steer").click()
         assert (await (await sent.value).json())["state"] == "steered"
         gate.set()
