@@ -18,6 +18,9 @@ from hermes.net.url import parse_url
 
 _READ_SECONDS = 300.0
 _UNAUTHORIZED = 401
+_BAD_REQUEST = 400
+_NOT_FOUND = 404
+_SESSION = "mcp-session-id"
 
 
 class _GuardedTransport(httpx2.AsyncHTTPTransport):
@@ -43,7 +46,20 @@ class _GuardedTransport(httpx2.AsyncHTTPTransport):
         if "text/event-stream" not in response.headers.get("content-type", ""):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _BoundedStream(response.stream)
+            if await _is_session_unknown(request, response):
+                await response.aclose()
+                return httpx2.Response(_NOT_FOUND, request=request)
         return response
+
+
+async def _is_session_unknown(request: httpx2.Request, response: httpx2.Response) -> bool:
+    """Whether the server refused a request because it does not know the session, as after its
+    restart. The protocol says 404; many servers say 400, in words of their own."""
+    if _SESSION not in request.headers:
+        return False
+    if response.status_code == _BAD_REQUEST:
+        return b"session" in (await response.aread()).lower()
+    return response.status_code == _NOT_FOUND
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
