@@ -34,7 +34,7 @@ class EditorReader(asyncio.StreamReader):
             match _read_object(line):
                 case {"id": int(id), "error": error, **rest} if "method" not in rest:
                     words = error if isinstance(error, dict) else {"message": str(error)}
-                    return json.dumps({"id": id, "error": words}).encode() + separator
+                    return json.dumps({"id": id, "error": words}).encode() + b"\n"
                 case {"method": str()} | {"id": int()}:
                     return line
 
