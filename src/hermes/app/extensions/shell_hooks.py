@@ -35,8 +35,6 @@ class HookRun(Struct, frozen=True):
 
     def read_answer(self, event: str) -> Any:
         """What a function in its place would return; an exception for a fault."""
-        if self.status is None:
-            raise TimeoutError
         if self.status == _BLOCKS:
             reason = self.errors.strip() or "a hook blocks it"
             return {"action": "block", "message": reason} if event == "pre_tool_call" else None
@@ -103,6 +101,8 @@ async def _call_command(
     cwd: Path,
 ) -> Any:
     run = await run_hook_command(argv, env, seconds, build_payload(event, keywords, cwd), cwd)
+    if run.status is None:
+        raise RuntimeError(f"it took more than {seconds:g} s")
     return run.read_answer(event)
 
 
