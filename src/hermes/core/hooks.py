@@ -248,7 +248,7 @@ def parse_dispatch(value: Any) -> DispatchDecision | None:
 
 def check_answer(event: str, value: Any) -> None:
     """TypeError or ValueError for an answer of a hook that would be a fault."""
-    parsers: dict[str, Parse[Any]] = {
+    parsers: dict[str, Callable[[Any], object]] = {
         "pre_tool_call": parse_decision,
         "transform_terminal_output": parse_text,
         "transform_tool_result": parse_text,

@@ -13,7 +13,7 @@ class PluginOutput:
 
     def __init__(self) -> None:
         self._stream: Any = sys.stdout
-        sys.stdout = self  # type: ignore[assignment]
+        sys.stdout = self
 
     def write(self, text: str) -> int:
         is_plugin = threading.current_thread().name.startswith(THREAD_PREFIX)
