@@ -36,6 +36,7 @@ class EditorAgent:
         self._offers = read_offers(capabilities)
         self._sessions: dict[str, EditorSession] = {}
         self._link: EditorLink | None = None
+        self._opening = asyncio.Lock()
 
     def on_connect(self, conn: acp.Client) -> None:
         self._link = EditorLink(conn, self._offers)
@@ -155,7 +156,12 @@ class EditorAgent:
     async def _open_session(
         self, cwd: str, resume: str = "", servers: tuple[ServerConfig, ...] = ()
     ) -> EditorSession:
-        folder = _check_folder(cwd)
+        async with self._opening:  # a session that is asked for twice is open once
+            return await self._replace_session(_check_folder(cwd), resume, servers)
+
+    async def _replace_session(
+        self, folder: Path, resume: str, servers: tuple[ServerConfig, ...]
+    ) -> EditorSession:
         assert self._link is not None
         if resume:
             await self._check_owner(resume)
