@@ -1,6 +1,6 @@
 """Connects to servers over HTTP: to the configured host, and to nothing else that is internal."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,7 +27,8 @@ class _GuardedTransport(httpx2.AsyncHTTPTransport):
     """Refuses hosts inside the own network, other than the configured one, and large answers."""
 
     def __init__(self, config: ServerConfig, *, has_auth: bool) -> None:
-        super().__init__(proxy=find_proxy(config.settings.url))
+        self._proxy = find_proxy(config.settings.url)
+        super().__init__(proxy=self._proxy)
         self._name = config.name
         self._host = httpx2.URL(config.settings.url).host
         self._has_auth = has_auth
@@ -36,10 +37,11 @@ class _GuardedTransport(httpx2.AsyncHTTPTransport):
         try:
             url = parse_url(str(request.url))
             allowed = (f"{url.host}:{url.port}",) if request.url.host == self._host else ()
-            await SsrfGuard(allowed).check_url(url)
+            route = await SsrfGuard(allowed).check_url(url)
         except EgressError as error:
             raise httpx2.ConnectError(str(error)) from None
-        response = await super().handle_async_request(request)
+        is_foreign = request.url.host != self._host and not self._proxy
+        response = await self._send_request(request, route.addresses if is_foreign else ())
         if response.status_code == _UNAUTHORIZED and not self._has_auth:
             await response.aclose()
             raise LoginNeeded(self._name)
@@ -50,6 +52,28 @@ class _GuardedTransport(httpx2.AsyncHTTPTransport):
                 await response.aclose()
                 return httpx2.Response(_NOT_FOUND, request=request)
         return response
+
+    async def _send_request(
+        self, request: httpx2.Request, addresses: Sequence[str]
+    ) -> httpx2.Response:
+        """Send a request to the first of these addresses that can be reached: they were checked,
+        and the name may have others by now. Without any, to wherever the name leads."""
+        failure: Exception | None = None
+        for address in addresses:
+            pinned = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": request.url.host},
+            )
+            try:
+                return await super().handle_async_request(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return await super().handle_async_request(request)
 
 
 async def _is_session_unknown(request: httpx2.Request, response: httpx2.Response) -> bool:
