@@ -57,6 +57,8 @@ from hermes.mcp.stdio_transport import MAX_MESSAGE, StdioTransport
 from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
+# It logs failures with their tracebacks before it raises them.
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
 _MAX_PAGES = 100
 _MAX_NAME = 200
 _BROKEN = ("Connection closed", "SSE stream ")
