@@ -199,3 +199,28 @@ def register(api):
         assert ran.json["text"] == "done", ran
         for line in ("on import", "on register", "before a call", "after a call"):
             assert line in ran.stderr
+
+
+async def test_hooks_with_which_no_session_starts_are_errors_of_the_configuration(
+    tmp_path: Path,
+) -> None:
+    rows: dict[str, list[dict[str, str]]] = {
+        "no_event": [{"command": "true"}],
+        "pre_tool_call": [{"command": "true", "matcher": "("}, {"command": " "}],
+        "on_session_finalize": [{"command": "true"}],
+    }
+    home = Home(tmp_path, hooks=rows)
+    ran = await run_hermes(["config", "check"], home)
+    assert ran.rc == 2 and "has 3 errors" in ran.stderr
+    doctor = await run_hermes(["doctor", "--json"], home)
+    (found,) = [row for row in json.loads(doctor.stdout) if row["name"] == "plugins"]
+    assert found["state"] == "failed" and len(found["details"]) == 3
+    for problem in (
+        "hooks.no_event: there is no such event",
+        "hooks.pre_tool_call: missing ), unterminated subpattern at position 0",
+        "hooks.pre_tool_call: a command is empty",
+    ):
+        assert f"error: config.yaml {problem}" in ran.stdout and problem in found["details"]
+    home.config["hooks"] = {}
+    home.configure(hooks={"on_session_finalize": [{"command": "true"}]})
+    assert (await run_hermes(["config", "check"], home)).rc == 0
