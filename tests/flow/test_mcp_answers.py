@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.flow.test_mcp import PATIENT, find, result, script, servers, use
+from hermes.core.errors import ConfigError
+from tests.flow.test_mcp import PATIENT, do, find, result, script, servers, use
 from tests.flow.test_mcp_http import fake_server
 from tests.kit import say
 from tests.kit.bodies import quoted
@@ -130,10 +131,15 @@ class ForgetfulServer:
     def _answer(self, method: str) -> dict[str, Any]:
         match method:
             case "initialize":
-                about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+                about = {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}, "prompts": {}},
+                }
                 return {"result": {**about, "serverInfo": {"name": "x", "version": "1"}}}
             case "tools/list":
                 return {"result": {"tools": [{"name": "work", "inputSchema": {"type": "object"}}]}}
+            case "prompts/list":
+                return {"result": {"prompts": []}}
             case "tools/call":
                 self.calls += 1
                 return {"result": {"content": [{"type": "text", "text": f"call {self.calls}"}]}}
@@ -155,3 +161,7 @@ async def test_a_call_is_sent_again_in_a_new_session_when_the_server_forgot_the_
             await r.turn()
             assert quoted(result(r.requests[4])) == "call 2"
             assert server.begun == 2
+            server.sessions.clear()
+            with pytest.raises(ConfigError, match="web has no prompt none"):
+                await do(r, "/mcp:web:none")
+            assert server.begun == 3

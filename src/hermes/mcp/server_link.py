@@ -187,8 +187,7 @@ class ServerLink:
 
     async def agree(self) -> None:
         """Agree to everything the server offers now."""
-        connection = await self.connect()
-        definitions = await self._list_tools(connection)
+        definitions = await self.read(lambda connection: connection.list_tools())
         await asyncio.to_thread(self.agreement.save_tools, definitions)
 
     # -- connections ------------------------------------------------------------------------
