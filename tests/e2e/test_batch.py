@@ -724,3 +724,21 @@ async def test_compress_summarises_the_middle(home: Home, provider: Provider) ->
     (home.work / "bad.jsonl").write_text('{"conversations": [{"from": 1}]}')
     ran = await run_hermes(["batch", "compress", "bad.jsonl", "-o", "x"], home)
     assert ran.rc == 2 and "line 1" in ran.stderr
+
+
+async def test_an_item_waits_for_its_subagents(tmp_path: Path) -> None:
+    """Nobody can be told a result later: the session of an item ends with its answer."""
+
+    def reply(request: Received) -> Reply:
+        said = messages(request)
+        if said[0].text.startswith("the part"):
+            return say("the part is done")
+        if said[-1].role == "user":
+            return call(("c1", "delegate_task", {"goal": "the part", "background": True}))
+        return say(said[-1].results[-1][1])
+
+    async with Provider([], then=reply) as provider:
+        home = Home.of(tmp_path, provider)
+        file = write_items(home, {"prompt": "do it"})
+        assert (await run_hermes(["batch", "run", file], home)).rc == 0
+        assert "the part is done" in messages(provider.requests[-1])[-1].results[-1][1]

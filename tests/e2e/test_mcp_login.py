@@ -84,7 +84,7 @@ async def test_a_login_is_stored_used_and_renewed(tmp_path: Path) -> None:
     async with fake_server(server.handle) as url:
         home = Home(tmp_path, mcp_servers={"web": {"url": url, "auth": "oauth"}})
         ran = await run_hermes(["mcp", "list"], home)
-        assert ran.stdout == "web  login needed\n", ran
+        assert (ran.stdout, ran.stderr) == ("web  login needed\n", ""), ran
         process = await start_hermes(["mcp", "login", "web", "--no-browser"], home)
         assert process.stderr is not None
         async with asyncio.timeout(90):

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.kit import Home, Provider, call, say, start_hermes
+from tests.kit import Home, Provider, call, run_hermes, say, start_hermes
 from tests.kit.home import program
 
 TOOLS = {
@@ -91,6 +91,34 @@ async def test_a_client_talks_to_the_agent_over_stdio(tmp_path: Path) -> None:
             ]
             assert (await asking)["text"] == "done"
             assert "denied" in p.requests[-1].body.decode()
+
+
+async def test_a_conversation_is_open_in_one_place_and_once(tmp_path: Path) -> None:
+    async with Provider([], then=say("yes")) as p:
+        home = Home.of(tmp_path, p)
+        command, *words = program()
+        server = StdioServerParameters(
+            command=command, args=[*words, "mcp", "serve"], env=home.env, cwd=str(home.work)
+        )
+        asked = await run_hermes(["chat", "-q", "hi", "--output", "json"], home)
+        stored = asked.json["session_id"]
+        async with Client(server) as one, Client(server) as other:
+            questions = [
+                use(one, "agent_ask", prompt=f"question {n}", session_id=stored) for n in range(3)
+            ]
+            assert [found["text"] for found in await asyncio.gather(*questions)] == ["yes"] * 3
+            refused = await use(other, "agent_ask", prompt="me too", session_id=stored)
+            assert "is open elsewhere; nothing was asked" in refused["error"]
+            rows = (await use(other, "messages_read", session_id=stored))["messages"]
+            assert [row["role"] for row in rows] == ["user", "assistant"] * 4
+            past = await use(other, "messages_read", session_id=stored, after=10**30)
+            assert past == {"ok": True, "messages": []}
+            blank = await use(other, "agent_ask", prompt=" ")
+            assert blank == {"ok": False, "error": "The prompt is empty."}
+        async with Client(server) as other:
+            found = await use(other, "agent_ask", prompt="now", session_id=stored)
+            assert found["text"] == "yes"
+        assert len(p.requests) == 5
 
 
 @asynccontextmanager

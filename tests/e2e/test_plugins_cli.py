@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import Home, Provider, run_hermes, say
+from tests.kit import Home, Provider, call, run_hermes, say
 
 pytestmark = pytest.mark.e2e
 
@@ -121,8 +121,15 @@ async def test_a_command_is_tested_with_a_sample(tmp_path: Path) -> None:
     first, second = json.loads(ran.stdout)
     assert first["answer"] == {"action": "block", "message": "terminal"}
     assert (first["outcome"], second["outcome"], ran.rc) == ("ok", "skipped", 0)
-    hook.write_text("raise SystemExit(1)")
-    assert (await run_hermes(["hooks", "test", "pre_tool_call"], home)).rc == 1
+    for code, why in (
+        ("raise SystemExit(1)", "exit status 1"),
+        ("print([1])", "it must return"),
+        ("import time; time.sleep(3600)", "it took more than 0.5 s"),
+    ):
+        hook.write_text(code)
+        home.configure(hooks={"pre_tool_call": [row | {"timeout": 0.5}]})
+        ran = await run_hermes(["hooks", "test", "pre_tool_call"], home)
+        assert ran.rc == 1 and "failed" in ran.stdout and why in ran.stdout, ran
     ran = await run_hermes(["hooks", "test", "nonsense"], home)
     assert "There is no event nonsense" in ran.stderr
 
@@ -169,3 +176,51 @@ def register(api):
         home.configure(plugins={"enabled": ["watch"]})
         ran = await run_hermes(["chat", "-q", "go"], home)
         assert ran.stdout == "done\n" and mark.read_text() == "True"
+
+
+async def test_what_a_plugin_prints_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    code = """
+print("on import")
+def before(**kw):
+    print("before a call")
+async def after(**kw):
+    print("after a call")
+def register(api):
+    print("on register")
+    api.register_hook("pre_tool_call", before)
+    api.register_hook("post_tool_call", after)
+"""
+    async with Provider([call(("c1", "read_file", {"path": "a.txt"})), say("done")]) as provider:
+        home = Home.of(tmp_path, provider, plugins={"enabled": ["loud"]})
+        home.file("a.txt", "text")
+        (home.path / "plugins").mkdir(mode=0o700)
+        (home.path / "plugins/loud.py").write_text(code)
+        ran = await run_hermes(["chat", "-q", "go", "--output", "json"], home)
+        assert ran.json["text"] == "done", ran
+        for line in ("on import", "on register", "before a call", "after a call"):
+            assert line in ran.stderr
+
+
+async def test_hooks_with_which_no_session_starts_are_errors_of_the_configuration(
+    tmp_path: Path,
+) -> None:
+    rows: dict[str, list[dict[str, str]]] = {
+        "no_event": [{"command": "true"}],
+        "pre_tool_call": [{"command": "true", "matcher": "("}, {"command": " "}],
+        "on_session_finalize": [{"command": "true"}],
+    }
+    home = Home(tmp_path, hooks=rows)
+    ran = await run_hermes(["config", "check"], home)
+    assert ran.rc == 2 and "has 3 errors" in ran.stderr
+    doctor = await run_hermes(["doctor", "--json"], home)
+    (found,) = [row for row in json.loads(doctor.stdout) if row["name"] == "plugins"]
+    assert found["state"] == "failed" and len(found["details"]) == 3
+    for problem in (
+        "hooks.no_event: there is no such event",
+        "hooks.pre_tool_call: missing ), unterminated subpattern at position 0",
+        "hooks.pre_tool_call: a command is empty",
+    ):
+        assert f"error: config.yaml {problem}" in ran.stdout and problem in found["details"]
+    home.config["hooks"] = {}
+    home.configure(hooks={"on_session_finalize": [{"command": "true"}]})
+    assert (await run_hermes(["config", "check"], home)).rc == 0

@@ -20,7 +20,11 @@ from acp.stdio import spawn_agent_process  # noqa: E402
 
 from hermes.app.runtime import Runtime  # noqa: E402
 from hermes.config.load import load_setup  # noqa: E402
+from hermes.config.paths import database_file  # noqa: E402
+from hermes.core.message import user_message  # noqa: E402
+from hermes.core.store import SessionMeta  # noqa: E402
 from hermes.server.editors.agent import EditorAgent  # noqa: E402
+from hermes.store.sqlite import SqliteStore  # noqa: E402
 from tests.flow.test_mcp import kit_server  # noqa: E402
 from tests.kit import (  # noqa: E402
     Gate,
@@ -34,7 +38,7 @@ from tests.kit import (  # noqa: E402
     think,
 )
 from tests.kit.bodies import messages, system  # noqa: E402
-from tests.kit.home import program  # noqa: E402
+from tests.kit.home import MODEL, program  # noqa: E402
 from tests.kit.processes import naming, until  # noqa: E402
 from tests.kit.skills import write_skill  # noqa: E402
 
@@ -209,6 +213,53 @@ async def test_whatever_is_no_clear_yes_is_a_no(tmp_path: Path, answer: str | No
         assert not target.exists()
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"result": {"outcome": {"outcome": "perhaps"}}},
+        {"result": {"outcome": {"outcome": "selected", "optionId": 1}}},
+        {"result": "yes"},
+        {"result": None},
+        {"error": "cannot"},
+        {"error": {"code": -32603, "message": "cannot"}},
+    ],
+)
+async def test_an_answer_that_the_protocol_does_not_know_is_a_no(
+    tmp_path: Path, reply: dict[str, Any]
+) -> None:
+    target = tmp_path / "outside.txt"
+    steps = [call(("c1", "write_file", {"path": str(target), "content": "x"})), say("ok")]
+    async with Provider(steps) as provider:
+        home = Home.of(tmp_path, provider)
+        process = await start_hermes(["acp"], home, stdin=PIPE)
+        assert process.stdin is not None and process.stdout is not None
+
+        def send(**message: Any) -> None:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+        async def request(number: int, method: str, **params: Any) -> Any:
+            assert process.stdout is not None
+            send(id=number, method=method, params=params)
+            while line := await process.stdout.readline():
+                message = json.loads(line)
+                if message.get("method") == "session/request_permission":
+                    send(id=[1], result={})
+                    send(id=message["id"], **reply)
+                elif message.get("id") == number:
+                    return message["result"]
+
+        async with asyncio.timeout(90):
+            await request(1, "initialize", protocolVersion=1)
+            made = await request(2, "session/new", cwd=str(home.work), mcpServers=[])
+            prompt = [{"type": "text", "text": "go"}]
+            ended = await request(3, "session/prompt", sessionId=made["sessionId"], prompt=prompt)
+            process.stdin.close()
+            assert await process.wait() == 0
+        assert ended == {"stopReason": "end_turn"} and not target.exists()
+        assert "The user denied it." in messages(provider.requests[1])[-1].results[0][1]
+
+
 async def test_what_is_asked_because_of_what_it_changes_is_no_reading(tmp_path: Path) -> None:
     """Clients may allow all that reads by themselves."""
     job = {"action": "create", "schedule": "daily 09:00", "prompt": "look"}
@@ -323,6 +374,41 @@ async def test_sessions_are_loaded_listed_forked_and_closed(tmp_path: Path) -> N
         assert said[0] == "the question" and said[-1] == "in the fork"
         with pytest.raises(RequestError):
             await conn.load_session(cwd=str(home.work), session_id="nonsense", mcp_servers=[])
+
+
+async def test_sessions_of_the_terminal_are_listed_behind_any_number_of_others(
+    tmp_path: Path,
+) -> None:
+    async with editor(tmp_path, []) as (conn, _, home, _):
+        store = SqliteStore(database_file(home.path))
+        said = [user_message("hello")]
+        for n in range(60):
+            meta = SessionMeta(f"mine{n}", source="cli", cwd=str(home.work))
+            await store.sessions.append(meta.id, said, create=meta)
+        for n in range(300):
+            meta = SessionMeta(f"job{n}", source="cron", cwd=str(home.work))
+            await store.sessions.append(meta.id, said, create=meta)
+        await store.close()
+        first = await conn.list_sessions(cwd=str(home.work))
+        second = await conn.list_sessions(cwd=str(home.work), cursor=first.next_cursor)
+        found = [row.session_id for row in (*first.sessions, *second.sessions)]
+        assert found == [f"mine{n}" for n in reversed(range(60))] and second.next_cursor is None
+        assert (await conn.list_sessions(cursor="9" * 40)).sessions
+
+
+async def test_the_first_model_can_be_chosen_again(tmp_path: Path) -> None:
+    async with editor(tmp_path, [say("one"), say("two")]) as (conn, _, home, provider):
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        name = made.session_id
+        for wanted in ("another-model", MODEL):
+            changed = await conn.set_config_option(config_id="model", session_id=name, value=wanted)
+            model = changed.config_options[0]
+            assert model.current_value == wanted
+            assert MODEL in [option.value for option in model.options]
+            await conn.prompt(session_id=name, prompt=text("go"))
+        assert [r.json["model"] for r in provider.requests] == ["another-model", MODEL]
+        with pytest.raises(RequestError):
+            await conn.prompt(session_id=name, prompt=text(" "))
 
 
 async def test_resources_images_commands_and_options(tmp_path: Path) -> None:

@@ -368,6 +368,15 @@ async def test_a_single_prompt_waits_for_it(tmp_path: Path) -> None:
         assert result(r.requests[-1])["results"][0]["summary"] == "A"
 
 
+async def test_no_toolsets_are_the_usual_ones(tmp_path: Path) -> None:
+    parent = [delegate(goal="goal A", toolsets=[]), say("ok")]
+    steps = Provider([], then=answer(parent, {"goal A": [say("A")]}))
+    async with rig(tmp_path, steps, check=False) as r:
+        await r.turn("go")
+        (child,) = requests_of(r, "goal A")
+        assert "terminal" in tools(child)
+
+
 async def test_a_task_that_cannot_begin_is_a_result(tmp_path: Path) -> None:
     parent = [
         delegate("c1", tasks=[{"goal": "goal A", "toolsets": ["nonsense"]}, {"goal": "goal B"}]),

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from hermes.net.ssrf import CheckedRoute, SsrfGuard
+from hermes.net.url import ParsedUrl
 from tests.flow.test_mcp import KIT, PATIENT, find, result, servers, use
 from tests.kit import say
 from tests.kit.bodies import quoted
@@ -133,3 +135,30 @@ async def test_a_server_cannot_send_us_into_the_own_network(tmp_path: Path, plac
             await r.turn()
             text = result(r.requests[1])
             assert "is not contacted" in text, text[-300:]
+
+
+async def test_a_login_goes_to_the_address_that_was_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that leads elsewhere when it is looked up again leads nowhere."""
+    asked: list[tuple[str, str]] = []
+
+    async def check(guard: SsrfGuard, url: ParsedUrl) -> CheckedRoute:
+        return CheckedRoute(url, ("127.0.0.1",))
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append((request.headers["Host"].partition(":")[0], request.path))
+        if "oauth-protected-resource" in request.path:
+            resource = str(request.url.with_path("/mcp"))
+            servers = [str(request.url.with_host("login.invalid").with_path("/"))]
+            return web.json_response({"resource": resource, "authorization_servers": servers})
+        if "well-known" in request.path:
+            return web.Response(status=404)
+        return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
+
+    monkeypatch.setattr(SsrfGuard, "check_url", check)
+    async with fake_server(answer) as url:
+        config = servers(web={"url": url, "auth": "oauth", **PATIENT})
+        async with rig(tmp_path, [find("zzz"), say("ok")], config=config) as r:
+            await r.turn()
+    assert ("login.invalid", "/.well-known/oauth-authorization-server") in asked

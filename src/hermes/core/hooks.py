@@ -246,6 +246,19 @@ def parse_dispatch(value: Any) -> DispatchDecision | None:
     raise TypeError('it must return {"action": "skip"}, {"action": "rewrite", "text": ...} or None')
 
 
+def check_answer(event: str, value: Any) -> None:
+    """TypeError or ValueError for an answer of a hook that would be a fault."""
+    parsers: dict[str, Callable[[Any], object]] = {
+        "pre_tool_call": parse_decision,
+        "transform_terminal_output": parse_text,
+        "transform_tool_result": parse_text,
+        "pre_llm_call": parse_context,
+        "pre_gateway_dispatch": parse_dispatch,
+    }
+    if value is not None:
+        parsers.get(event, parse_nothing)(value)
+
+
 def add_context(message: Message, contexts: list[str]) -> Message:
     """The message with what hooks add to it."""
     added = "".join(f"\n\n{text}" for text in contexts if text.strip())

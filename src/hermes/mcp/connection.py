@@ -15,6 +15,7 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.session import ClientRequestContext
 from mcp_types import (
     CONNECTION_CLOSED,
+    INVALID_REQUEST,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
@@ -39,7 +40,13 @@ from hermes.mcp.definitions import (
     is_too_large,
 )
 from hermes.mcp.elicitation import answer_elicitation
-from hermes.mcp.failures import BrokenConnection, LoginFailed, LoginNeeded, ServerUnavailable
+from hermes.mcp.failures import (
+    BrokenConnection,
+    LoginFailed,
+    LoginNeeded,
+    ServerUnavailable,
+    SessionEnded,
+)
 from hermes.mcp.http_transport import open_http_streams
 from hermes.mcp.oauth import BrowserLogin, locate_login, make_auth
 from hermes.mcp.piped_process import PipedProcess
@@ -50,8 +57,13 @@ from hermes.mcp.stdio_transport import MAX_MESSAGE, StdioTransport
 from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
+# It logs failures with their tracebacks before it raises them.
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
 _MAX_PAGES = 100
 _MAX_NAME = 200
+_BROKEN = ("Connection closed", "SSE stream ")
+"""How the library's errors begin when a connection breaks."""
+_SESSION_ENDED = "Session terminated"
 T = TypeVar("T")
 
 
@@ -169,8 +181,10 @@ class ServerConnection:
         try:
             return await request
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
+            if _has_broken(error):
                 raise BrokenConnection from None
+            if error.code == INVALID_REQUEST and error.message == _SESSION_ENDED:
+                raise SessionEnded from None
             raise ToolError(f"MCP {self._name}: {error.message}") from None
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise BrokenConnection from None
@@ -179,6 +193,11 @@ class ServerConnection:
             raise ToolError(
                 f"MCP {self._name} gave an answer that is not valid: {_describe_invalid(error)}"
             ) from None
+
+
+def _has_broken(error: MCPError) -> bool:
+    """Whether an error is the library's about the connection: servers use its code for theirs."""
+    return error.code == CONNECTION_CLOSED and error.message.startswith(_BROKEN)
 
 
 def _describe_invalid(error: Exception) -> str:
@@ -273,7 +292,7 @@ def _find_cause(name: str, error: BaseException) -> HermesError:
     words = str(error) or type(error).__name__
     if isinstance(error, OAuthFlowError):
         return LoginFailed(f"The login to {name} failed: {words[:300].rstrip('.')}.")
-    if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+    if isinstance(error, MCPError) and _has_broken(error):
         words = f"it ended; its output is in logs/mcp-{name}.log"
     return ServerUnavailable(f"MCP {name} could not be reached: {words[:300].rstrip('.')}.")
 

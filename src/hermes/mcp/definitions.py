@@ -45,9 +45,10 @@ def is_too_large(schema: dict[str, Any]) -> bool:
 
 
 def name_tools(server: str, tools: Iterable[str]) -> dict[str, str]:
-    """The name of each tool in this program: legal for every provider, and unique."""
+    """The name of each tool in this program: legal for every provider, unique, and the same in
+    whatever order a server lists them."""
     names: dict[str, str] = {}
-    for tool in tools:
+    for tool in sorted(tools, key=lambda tool: (_ILLEGAL.search(tool) is not None, tool)):
         whole = f"{PREFIX}{server}__{tool}"
         name = _ILLEGAL.sub("_", whole)
         if len(name) > _MAX_NAME or name in names.values():

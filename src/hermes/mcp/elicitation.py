@@ -9,8 +9,9 @@ from hermes.core.tool import UserQuestion
 from hermes.core.untrusted_text import make_inert
 
 _SECRET = re.compile(
-    r"pass\s?-?(word|phrase|code)|secret|token|api.?key|\bkey\b|credential|\bpin\b", re.I
+    r"pass\s?-?(word|phrase|code)|secret|token|api.?key|\bkeys?\b|credential|\bpin\b", re.I
 )
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _MAX_FIELDS = 10
 _MAX_TEXT = 2000
 _YES = frozenset({"yes", "y", "true"})
@@ -32,7 +33,7 @@ async def answer_elicitation(
         return ElicitResult(action="accept") if answer == "done" else _DECLINED
     schema = params.requested_schema
     fields = schema.get("properties") or {}
-    if len(fields) > _MAX_FIELDS or any(_is_secret(name, field) for name, field in fields.items()):
+    if len(fields) > _MAX_FIELDS or any(_is_secret(params.message, *f) for f in fields.items()):
         return _DECLINED
     if not fields:
         answer = await ask(head, ("accept", "decline"))
@@ -49,9 +50,13 @@ async def answer_elicitation(
     return ElicitResult(action="accept", content=content)
 
 
-def _is_secret(name: str, field: dict[str, Any]) -> bool:
-    words = (name, field.get("title"), field.get("description"), field.get("format"))
-    return any(_SECRET.search(str(word).replace("_", " ")) for word in words if word)
+def _is_secret(message: str, name: str, field: dict[str, Any]) -> bool:
+    """Whether a field asks for a secret; where it takes any answer, the message may say so."""
+    words = [name, field.get("title"), field.get("description"), field.get("format")]
+    if not _list_choices(field):
+        words.append(message)
+    texts = (_HUMP.sub(" ", str(word)).replace("_", " ") for word in words if word)
+    return any(map(_SECRET.search, texts))
 
 
 async def _ask_field(

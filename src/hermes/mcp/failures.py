@@ -18,3 +18,8 @@ class LoginFailed(ServerUnavailable):
 
 class BrokenConnection(Exception):
     """The connection ended while somebody waited for an answer."""
+
+
+class SessionEnded(BrokenConnection):
+    """The server has refused a request because it does not know the session any more; it did
+    nothing."""

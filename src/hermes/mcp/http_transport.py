@@ -1,6 +1,6 @@
 """Connects to servers over HTTP: to the configured host, and to nothing else that is internal."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,13 +18,17 @@ from hermes.net.url import parse_url
 
 _READ_SECONDS = 300.0
 _UNAUTHORIZED = 401
+_BAD_REQUEST = 400
+_NOT_FOUND = 404
+_SESSION = "mcp-session-id"
 
 
 class _GuardedTransport(httpx2.AsyncHTTPTransport):
     """Refuses hosts inside the own network, other than the configured one, and large answers."""
 
     def __init__(self, config: ServerConfig, *, has_auth: bool) -> None:
-        super().__init__(proxy=find_proxy(config.settings.url))
+        self._proxy = find_proxy(config.settings.url)
+        super().__init__(proxy=self._proxy)
         self._name = config.name
         self._host = httpx2.URL(config.settings.url).host
         self._has_auth = has_auth
@@ -33,17 +37,53 @@ class _GuardedTransport(httpx2.AsyncHTTPTransport):
         try:
             url = parse_url(str(request.url))
             allowed = (f"{url.host}:{url.port}",) if request.url.host == self._host else ()
-            await SsrfGuard(allowed).check_url(url)
+            route = await SsrfGuard(allowed).check_url(url)
         except EgressError as error:
             raise httpx2.ConnectError(str(error)) from None
-        response = await super().handle_async_request(request)
+        is_foreign = request.url.host != self._host and not self._proxy
+        response = await self._send_request(request, route.addresses if is_foreign else ())
         if response.status_code == _UNAUTHORIZED and not self._has_auth:
             await response.aclose()
             raise LoginNeeded(self._name)
         if "text/event-stream" not in response.headers.get("content-type", ""):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _BoundedStream(response.stream)
+            if await _is_session_unknown(request, response):
+                await response.aclose()
+                return httpx2.Response(_NOT_FOUND, request=request)
         return response
+
+    async def _send_request(
+        self, request: httpx2.Request, addresses: Sequence[str]
+    ) -> httpx2.Response:
+        """Send a request to the first of these addresses that can be reached: they were checked,
+        and the name may have others by now. Without any, to wherever the name leads."""
+        failure: Exception | None = None
+        for address in addresses:
+            pinned = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": request.url.host},
+            )
+            try:
+                return await super().handle_async_request(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return await super().handle_async_request(request)
+
+
+async def _is_session_unknown(request: httpx2.Request, response: httpx2.Response) -> bool:
+    """Whether the server refused a request because it does not know the session, as after its
+    restart. The protocol says 404; many servers say 400, in words of their own."""
+    if _SESSION not in request.headers:
+        return False
+    if response.status_code == _BAD_REQUEST:
+        return b"session" in (await response.aread()).lower()
+    return response.status_code == _NOT_FOUND
 
 
 class _BoundedStream(httpx2.AsyncByteStream):

@@ -26,7 +26,7 @@ from hermes.core.tool import (
 )
 from hermes.mcp.agreement import Agreement
 from hermes.mcp.definitions import ToolDefinition
-from hermes.mcp.failures import BrokenConnection, ServerUnavailable
+from hermes.mcp.failures import BrokenConnection, ServerUnavailable, SessionEnded
 from hermes.mcp.pins import PinStore
 from hermes.mcp.server_config import ServerConfig
 from hermes.mcp.server_tools import make_tools
@@ -122,7 +122,8 @@ class ServerLink:
     async def call_tool(
         self, tool: ToolDefinition, arguments: dict[str, Any], ctx: ToolContext | None = None
     ) -> ToolResult:
-        """Call a tool. Only one that can be repeated is called again when the connection broke."""
+        """Call a tool. When the connection broke, it is called again only if it can be repeated or
+        has certainly not run."""
         notify = (ctx.services.get(NOTIFY) if ctx else None) or ignore_notice
         progress = ctx.progress if ctx else ignore_progress
 
@@ -133,6 +134,8 @@ class ServerLink:
         async with self._hold_slot():
             try:
                 return await self._run_request(call, ctx, notify)
+            except SessionEnded:
+                pass
             except BrokenConnection:
                 if not tool.is_repeatable:
                     raise ToolError(_UNKNOWN_EFFECT.format(tool.name)) from None
@@ -147,7 +150,10 @@ class ServerLink:
         """The answer to a request that changes nothing, such as a list of resources."""
         notify = (ctx.services.get(NOTIFY) if ctx else None) or self._notify
         try:
-            return await self._run_request(request, ctx, notify)
+            try:
+                return await self._run_request(request, ctx, notify)
+            except SessionEnded:
+                return await self._run_request(request, ctx, notify)
         except BrokenConnection:
             raise ServerUnavailable(
                 f"The connection to MCP {self.config.name} broke; nothing was changed."
@@ -181,8 +187,7 @@ class ServerLink:
 
     async def agree(self) -> None:
         """Agree to everything the server offers now."""
-        connection = await self.connect()
-        definitions = await self._list_tools(connection)
+        definitions = await self.read(lambda connection: connection.list_tools())
         await asyncio.to_thread(self.agreement.save_tools, definitions)
 
     # -- connections ------------------------------------------------------------------------
@@ -298,8 +303,9 @@ class ServerLink:
         except TimeoutError:
             raise ToolError(f"Timed out after {seconds:g} s and was stopped.") from None
         except BrokenConnection:
-            self._connection = None
-            self._note_failure()
+            if self._connection is connection:  # another call may have made a new one
+                self._connection = None
+                self._note_failure()
             raise
 
     def _find_person(self) -> UserQuestion:

@@ -1,6 +1,7 @@
 """Carries messages over the standard input and output of a supervised program."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeAlias
@@ -8,8 +9,9 @@ from typing import TypeAlias
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 
+from hermes.core.text import clean_value
 from hermes.mcp.piped_process import PipedProcess
 from hermes.mcp.server_log import ServerLog
 
@@ -53,8 +55,8 @@ class StdioTransport:
             async with arrived:
                 while line := await self._read_line():
                     try:
-                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValueError:
+                        message = _parse_message(line)
+                    except (ValueError, RecursionError):
                         garbage += 1
                         self._log.write(b"(not a message) " + line[:500] + b"\n")
                         if garbage < MAX_GARBAGE:
@@ -86,3 +88,13 @@ class StdioTransport:
                 await writer.drain()
         except (anyio.ClosedResourceError, OSError):
             return  # the reader notices the end
+
+
+def _parse_message(line: bytes) -> JSONRPCMessage:
+    """A message; what is no character in its texts is replaced, so that somebody who waits for it
+    gets the rest."""
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        value = clean_value(json.loads(line.decode(errors="replace")))
+        return jsonrpc_message_adapter.validate_python(value, by_name=False)

@@ -67,8 +67,11 @@ def test_files_of_other_programs_are_understood(tmp_path: Path) -> None:
 
 
 def test_names_of_tools_are_legal_short_and_unique() -> None:
-    names = name_tools("srv", ["get.item", "get_item", "x" * 200, "x" * 201, "日本"])
-    assert names["get.item"] == "mcp__srv__get_item"
+    offered = ["get.item", "get_item", "x" * 200, "x" * 201, "日本"]
+    names = name_tools("srv", offered)
+    assert names == name_tools("srv", reversed(offered))
+    assert names["get_item"] == "mcp__srv__get_item"
+    assert name_tools("srv", ["get.item"]) == {"get.item": "mcp__srv__get_item"}
     assert len(set(names.values())) == 5
     for name in names.values():
         assert len(name) <= 64 and name.isascii() and name.startswith("mcp__srv__")

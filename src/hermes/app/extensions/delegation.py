@@ -36,7 +36,7 @@ TOO_MANY = f"At most {MAX_TASKS} tasks a turn."
 MAX_SUMMARY = 8_000
 _TOOL = "delegate_task"
 _BANNED = frozenset({"memory", "clarify", "cronjob", "skill_manage", "send_message"})
-_FOREGROUND_SOURCES = frozenset({"api", "cron", "library", SUBAGENT})
+_FOREGROUND_SOURCES = frozenset({"api", "batch", "cron", "library", SUBAGENT})
 """Sessions that end with their turn: nothing can be handed to them later."""
 _STOP_SECONDS = 10.0
 _LONGEST_GOAL = 200

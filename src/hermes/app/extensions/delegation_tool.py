@@ -67,9 +67,9 @@ def _list_tasks(p: Params) -> list[ChildTask]:
     for each in wanted:
         if not each.goal.strip():
             raise ConfigError("A goal is empty.")
-        toolsets = each.toolsets if each.toolsets is not None else p.toolsets
+        toolsets = each.toolsets or p.toolsets  # models write an empty list for "the usual ones"
         context = each.context or (p.context if p.tasks else "") or ""
-        names = None if toolsets is None else tuple(toolsets)
+        names = tuple(toolsets) if toolsets else None
         tasks.append(ChildTask(each.goal.strip(), context, names, each.model or ""))
     return tasks
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from hermes.app.extensions.plugin_api import PluginApi, PluginCommand, PluginSurroundings
 from hermes.app.extensions.plugin_memory import PluginMemory
+from hermes.app.extensions.plugin_output import THREAD_PREFIX, PluginOutput
 from hermes.app.extensions.plugin_sources import (
     PluginSource,
     list_local_plugins,
@@ -62,6 +63,7 @@ class Plugins:
         self._ask_model = ask_model
         self._threads: list[PluginThread] = []
         self._removals: list[Callable[[], None]] = []
+        self._output: PluginOutput | None = None
         self.loaded: list[LoadedPlugin] = []
         self.tools: dict[str, PluginTool] = {}
         self.commands: dict[str, PluginCommand] = {}
@@ -75,6 +77,7 @@ class Plugins:
         found = await asyncio.to_thread(list_local_plugins, self._setup.home) if names else {}
         if any(name not in found for name in names):
             found = {**await asyncio.to_thread(list_packaged_plugins), **found}
+        self._output = PluginOutput() if names else None
         for name in names:
             plugin = await self._load_plugin(name, found.get(name))
             self.loaded.append(plugin)
@@ -86,6 +89,8 @@ class Plugins:
             remove()
         for thread in self._threads:
             thread.close()
+        if self._output is not None:
+            self._output.close()
 
     async def _load_plugin(self, name: str, source: PluginSource | None) -> LoadedPlugin:
         settings = self._setup.config.plugins.entries.get(name, {})
@@ -98,7 +103,7 @@ class Plugins:
         secrets = self._setup.secrets
         if missing := [v for v in source.requires_env if not secrets.get(v)]:
             return failed(f"{missing[0]} is not set (environment or .env)")
-        thread = PluginThread(f"plugin {name}")
+        thread = PluginThread(f"{THREAD_PREFIX}{name}")
         self._threads.append(thread)
         api = PluginApi(name, thread, self._describe_surroundings(name, source))
         try:

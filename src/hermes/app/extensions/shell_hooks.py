@@ -35,8 +35,6 @@ class HookRun(Struct, frozen=True):
 
     def read_answer(self, event: str) -> Any:
         """What a function in its place would return; an exception for a fault."""
-        if self.status is None:
-            raise TimeoutError
         if self.status == _BLOCKS:
             reason = self.errors.strip() or "a hook blocks it"
             return {"action": "block", "message": reason} if event == "pre_tool_call" else None
@@ -65,26 +63,33 @@ def _translate_answer(answer: Any, event: str) -> Any:
     return answer
 
 
+def list_hook_problems(settings: Mapping[str, tuple[ShellHook, ...]]) -> list[str]:
+    """What keeps sessions with these commands from starting."""
+    problems = []
+    for event, rows in settings.items():
+        if event not in HOOK_KEYWORDS and event not in UNCALLED_HOOKS:
+            problems.append(f"hooks.{event}: there is no such event")
+        for row in rows if event in HOOK_KEYWORDS else ():
+            try:
+                re.compile(row.matcher)
+                problem = "" if shlex.split(row.command) else "a command is empty"
+            except (re.error, ValueError) as error:
+                problem = str(error)
+            problems += [f"hooks.{event}: {problem}"] if problem else []
+    return problems
+
+
 def add_shell_hooks(
     table: HookTable, settings: Mapping[str, tuple[ShellHook, ...]], env: Mapping[str, str]
 ) -> None:
     """Add the configured commands; ConfigError for an event or a matcher that cannot be meant."""
+    if problems := list_hook_problems(settings):
+        raise ConfigError(f"{problems[0]}. Nothing was started.")
     for event, rows in settings.items():
-        if event in UNCALLED_HOOKS:
-            continue
-        if event not in HOOK_KEYWORDS:
-            raise ConfigError(f"hooks.{event}: there is no such event. Nothing was started.")
-        for row in rows:
-            try:
-                pattern = re.compile(row.matcher)
-                argv = shlex.split(row.command)
-            except (re.error, ValueError) as error:
-                raise ConfigError(f"hooks.{event}: {error}. Nothing was started.") from None
-            if not argv:
-                raise ConfigError(f"hooks.{event}: a command is empty. Nothing was started.")
+        for row in rows if event in HOOK_KEYWORDS else ():
             owner = HookOwner(f"Hook {row.command}")
-            call = partial(_call_command, event, argv, env, row.timeout)
-            matches = partial(_matches_tool, pattern)
+            call = partial(_call_command, event, shlex.split(row.command), env, row.timeout)
+            matches = partial(_matches_tool, re.compile(row.matcher))
             table.add_hook(event, Hook(owner, call, row.timeout + _KILL_SECONDS, matches))
 
 
@@ -103,6 +108,8 @@ async def _call_command(
     cwd: Path,
 ) -> Any:
     run = await run_hook_command(argv, env, seconds, build_payload(event, keywords, cwd), cwd)
+    if run.status is None:
+        raise RuntimeError(f"it took more than {seconds:g} s")
     return run.read_answer(event)
 
 

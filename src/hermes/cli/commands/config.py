@@ -117,9 +117,10 @@ def _check_config(args: Namespace) -> int:
     if checked.config is None:
         print_stderr(f"{file} has {format_plural(len(checked.problems), 'error')}")
         return EXIT_USAGE
-    if bad_rules := _check_rules(checked.config):
-        print(f"error: config.yaml approvals.rules: {bad_rules}")
-        print_stderr(f"{file} has 1 error")
+    if errors := [*_check_rules(checked.config), *_check_hooks(checked.config)]:
+        for error in errors:
+            print(f"error: config.yaml {error}")
+        print_stderr(f"{file} has {format_plural(len(errors), 'error')}")
         return EXIT_USAGE
     setup = load_setup(args.profile)
     for name in sorted(list_key_variables(checked.config) - list_key_variables(Config())):
@@ -163,17 +164,26 @@ def _list_platform_problems(setup: Setup) -> list[str]:
     return problems
 
 
-def _check_rules(config: Config) -> str:
-    """What is wrong with the approval rules; empty when nothing is."""
+def _check_rules(config: Config) -> list[str]:
+    """What is wrong with the approval rules."""
     if not config.approvals.rules:
-        return ""
+        return []
     from hermes.exec.command_policy import CommandRules
 
     try:
         CommandRules.load_rules(list(config.approvals.rules))
     except ConfigError as error:
-        return str(error)
-    return ""
+        return [f"approvals.rules: {error}"]
+    return []
+
+
+def _check_hooks(config: Config) -> list[str]:
+    """What is wrong with the commands that are hooks: with it no session starts."""
+    if not config.hooks:
+        return []
+    from hermes.app.extensions.shell_hooks import list_hook_problems
+
+    return list_hook_problems(config.hooks)
 
 
 def _print_path(args: Namespace) -> int:

@@ -100,7 +100,7 @@ async def _list_hooks(setup: Setup) -> list[dict[str, Any]]:
 async def _test_event(setup: Setup, event: str) -> list[dict[str, Any]]:
     from hermes.app.extensions.shell_hooks import add_shell_hooks
     from hermes.config.env import build_child_env
-    from hermes.core.hooks import HOOK_KEYWORDS, HookTable
+    from hermes.core.hooks import HOOK_KEYWORDS, HookTable, check_answer
 
     if event not in HOOK_KEYWORDS:
         raise ConfigError(f"There is no event {event}. There are: {', '.join(HOOK_KEYWORDS)}.")
@@ -116,9 +116,8 @@ async def _test_event(setup: Setup, event: str) -> list[dict[str, Any]]:
             continue
         try:
             row["answer"] = await hook.call(keywords, Path.cwd())
-        except TimeoutError:
-            row |= {"outcome": "failed", "answer": "it took too long"}
-        except (RuntimeError, OSError, ToolError) as error:
+            check_answer(event, row["answer"])
+        except (RuntimeError, OSError, ToolError, TypeError, ValueError) as error:
             row |= {"outcome": "failed", "answer": str(error)}
         rows.append(row)
     return rows

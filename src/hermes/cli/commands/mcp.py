@@ -187,7 +187,7 @@ async def _test_server(link: ServerLink) -> int:
 
     found = await try_server(link)
     if found["state"] != "ok":
-        print(f"{found['name']}: {found['state']}")
+        print(one_line(f"{found['name']}: {found['state']}", 500))
         if found["note"]:
             print_stderr(found["note"])
         return EXIT_FAILED
@@ -235,7 +235,7 @@ async def _review_server(args: Namespace, link: ServerLink) -> int:
     if link.agreement.has_other_source:
         print(f"{name} has another command or address than the one you agreed to.")
     for tool in changes:
-        print(f"{'new' if tool['is_new'] else 'changed'}  {strip_controls(tool['name'])}")
+        print(f"{'new' if tool['is_new'] else 'changed'}  {one_line(tool['name'], 200)}")
         if not tool["is_new"] and tool["before"] != tool["description"]:
             print(f"  - {one_line(tool['before'], 1000)}")
         print(f"  + {one_line(tool['description'], 1000)}")

@@ -1,7 +1,9 @@
 """The agent as an editor sees it: sessions that are opened, prompted, listed and closed."""
 
 import asyncio
+import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from acp import RequestError, schema
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.core.errors import ConfigError, HermesError
+from hermes.core.store import SessionMeta
 from hermes.mcp.server_config import ServerConfig
 from hermes.server.editors.client_offers import EditorFiles, read_offers, read_servers
 from hermes.server.editors.editor_session import SOURCE, EditorLink, EditorSession
@@ -18,6 +21,7 @@ from hermes.server.editors.handshake import CAPABILITIES
 from hermes.tools._services import CLIENT_FILES
 
 _PAGE = 50
+_CURSOR = re.compile(r"[0-9]{1,9}\Z")
 _TAKEN = -32603
 _LOCAL_SOURCES = frozenset({SOURCE, "cli"})
 """Sessions of the user at this machine."""
@@ -32,6 +36,7 @@ class EditorAgent:
         self._offers = read_offers(capabilities)
         self._sessions: dict[str, EditorSession] = {}
         self._link: EditorLink | None = None
+        self._opening = asyncio.Lock()
 
     def on_connect(self, conn: acp.Client) -> None:
         self._link = EditorLink(conn, self._offers)
@@ -87,10 +92,8 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> schema.ListSessionsResponse:
-        skipped = int(cursor) if cursor and cursor.isdecimal() else 0
-        limit = skipped + 4 * _PAGE
-        found = await self._runtime.store.sessions.list_recent(limit=limit, cwd=cwd)
-        mine = [meta for meta in found if meta.source in _LOCAL_SOURCES]
+        skipped = int(cursor) if cursor and _CURSOR.match(cursor) else 0
+        mine = await self._list_local(skipped + _PAGE + 1, cwd)
         rows = [
             schema.SessionInfo(
                 session_id=meta.id,
@@ -102,6 +105,16 @@ class EditorAgent:
         ]
         more = str(skipped + _PAGE) if len(mine) > skipped + _PAGE else None
         return schema.ListSessionsResponse(sessions=rows, next_cursor=more)
+
+    async def _list_local(self, count: int, cwd: str | None) -> list[SessionMeta]:
+        """The latest sessions of the user at this machine, at least so many if there are."""
+        limit = count
+        while True:
+            found = await self._runtime.store.sessions.list_recent(limit=limit, cwd=cwd)
+            mine = [meta for meta in found if meta.source in _LOCAL_SOURCES]
+            if len(mine) >= count or len(found) < limit:
+                return mine
+            limit *= 4
 
     async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
         await self._find_session(session_id).close()
@@ -143,7 +156,12 @@ class EditorAgent:
     async def _open_session(
         self, cwd: str, resume: str = "", servers: tuple[ServerConfig, ...] = ()
     ) -> EditorSession:
-        folder = _check_folder(cwd)
+        async with self._opening:  # a session that is asked for twice is open once
+            return await self._replace_session(_check_folder(cwd), resume, servers)
+
+    async def _replace_session(
+        self, folder: Path, resume: str, servers: tuple[ServerConfig, ...]
+    ) -> EditorSession:
         assert self._link is not None
         if resume:
             await self._check_owner(resume)
@@ -189,6 +207,7 @@ async def _announce_commands(opened: EditorSession) -> None:
 
 def _check_folder(cwd: str) -> Path:
     folder = Path(cwd)
-    if not folder.is_absolute() or not folder.is_dir():
-        raise RequestError.invalid_params({"reason": f"{cwd} is no absolute path of a folder"})
-    return folder
+    with suppress(OSError):  # a name that is too long, for example
+        if folder.is_absolute() and folder.is_dir():
+            return folder
+    raise RequestError.invalid_params({"reason": f"{cwd} is no absolute path of a folder"})

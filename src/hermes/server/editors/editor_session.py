@@ -69,6 +69,7 @@ class EditorSession:
         self._link = link
         self._mode: ModeId = "ask"
         self._title = session.transcript.meta.title
+        self._first_choice, self._first_model = session.options.choice, self._model
         self._ended = asyncio.Condition()
         self._seen: TurnResult | None = None
         self._updates = EditorUpdates(session.agent.tools, session.host.workspace.cwd)
@@ -81,13 +82,11 @@ class EditorSession:
 
     @property
     def config_options(self) -> list[Any]:
-        options, providers = self.session.options, self.session.agent.providers
-        current = providers[0].target.model if providers else ""
-        models = dict.fromkeys(filter(None, (options.choice.model, current)))
-        models |= dict.fromkeys(self._runtime.setup.config.fallback_providers)
-        effort = options.effort or _DEFAULT_EFFORT
+        current, effort = self._model, self.session.options.effort or _DEFAULT_EFFORT
+        configured = self._runtime.setup.config.fallback_providers
+        models = list(dict.fromkeys(filter(None, (self._first_model, *configured, current))))
         return [
-            _make_select("model", "Model", "model", next(iter(models), ""), list(models)),
+            _make_select("model", "Model", "model", current, models),
             _make_select(
                 "effort",
                 "Reasoning effort",
@@ -96,6 +95,11 @@ class EditorSession:
                 [_DEFAULT_EFFORT, *get_args(Effort)],
             ),
         ]
+
+    @property
+    def _model(self) -> str:
+        providers = self.session.agent.providers
+        return self.session.options.choice.model or (providers[0].target.model if providers else "")
 
     def _connect_session(self) -> None:
         session = self.session
@@ -265,6 +269,9 @@ class EditorSession:
                 return await self._link.client.request_permission(self.id, call, options)
         except TimeoutError:
             return None
+        except ValueError as error:
+            log.warning("the editor's answer to a request for permission is not valid: %s", error)
+            return None
         except (RequestError, ConnectionError) as error:
             self._link.can_ask = False
             log.warning("the editor cannot be asked for permission: %s", error)
@@ -306,7 +313,9 @@ class EditorSession:
         options = self.session.options
         match name:
             case "model":
-                options = structs.replace(options, choice=ModelChoice(model=value))
+                is_first = value == self._first_model
+                choice = self._first_choice if is_first else ModelChoice(model=value)
+                options = structs.replace(options, choice=choice)
             case "effort" if value in (_DEFAULT_EFFORT, *get_args(Effort)):
                 effort: Any = None if value == _DEFAULT_EFFORT else value
                 options = structs.replace(options, effort=effort)

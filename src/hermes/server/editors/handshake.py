@@ -25,14 +25,26 @@ CAPABILITIES: dict[str, Any] = {
 
 
 class EditorReader(asyncio.StreamReader):
-    """Leaves out lines that are no JSON objects: they would end the connection."""
+    """Leaves out lines that are no messages: they would end the connection."""
 
     @override
     async def readuntil(self, separator: Any = b"\n") -> bytes:
         while True:
             line = await super().readuntil(separator)
-            if line.lstrip().startswith(b"{"):
-                return line
+            match _read_object(line):
+                case {"id": int(id), "error": error, **rest} if "method" not in rest:
+                    words = error if isinstance(error, dict) else {"message": str(error)}
+                    return json.dumps({"id": id, "error": words}).encode() + b"\n"
+                case {"method": str()} | {"id": int()}:
+                    return line
+
+
+def _read_object(line: bytes) -> Any:
+    """A line as JSON; None when it is none."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 async def answer_initialize(
@@ -43,11 +55,11 @@ async def answer_initialize(
     while True:
         try:
             line = await reader.readline()
-            request = json.loads(line or b"null")
-        except (ValueError, RecursionError):
+        except ValueError:
             continue
         if not line:
             return None
+        request = _read_object(line)
         if not isinstance(request, dict) or "id" not in request:
             continue
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}

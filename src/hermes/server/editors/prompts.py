@@ -19,7 +19,7 @@ def read_prompt(blocks: Sequence[Any], mark: str) -> tuple[Message, bool]:
     for block in blocks:
         match block:
             case schema.TextContentBlock(text=text):
-                texts.append(text)
+                texts += [text] if text.strip() else []
             case schema.ImageContentBlock(data=data, mime_type=mime):
                 parts.append(Media(mime, _decode_bytes(data)))
             case schema.ResourceContentBlock(uri=uri, name=name):

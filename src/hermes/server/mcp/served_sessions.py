@@ -43,12 +43,16 @@ class ServedSessions:
         self._sessions: dict[str, Session] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=_MAX_EVENTS)
         self._cursor = 0
+        self._opening = asyncio.Lock()
         self._seen: dict[str, float] | None = None
         """Session -> when it was last changed; None: nobody asked for events yet."""
 
     async def ask_agent(self, prompt: str, session_id: str) -> dict[str, Any]:
         """The answer to a prompt, in a new conversation or in this one."""
-        session = await self._open_session(session_id)
+        if not prompt.strip():
+            raise ToolError("The prompt is empty.")
+        async with self._opening:  # two questions to one conversation open it once
+            session = await self._open_session(session_id)
         answer = session.submit(user_message(prompt))
         try:
             result = await answer
@@ -61,19 +65,32 @@ class ServedSessions:
         return {**row, "error": result.error} if result.error else row
 
     async def _open_session(self, session_id: str) -> Session:
+        claims = self._runtime.claims
         session = self._sessions.pop(session_id, None)
         if session is None:
+            if session_id and claims.is_taken(session_id):
+                raise ToolError(
+                    f"{session_id} is open elsewhere; nothing was asked. Close it there."
+                )
             session = await self._runtime.open_session(
                 resume=session_id, source=SOURCE, cwd=None if session_id else self._folder
             )
+            claims.claim_session(session.id)
             session.interactions.user_present = True
             self._runtime.spawn_task(self._follow_events(session), f"MCP client {session.id}")
         self._sessions[session.id] = session
         idle = [s for s in self._sessions.values() if not s.is_busy and s is not session]
         if len(self._sessions) > _MAX_SESSIONS and idle:
-            del self._sessions[idle[0].id]
-            await idle[0].close()
+            await self._close_session(idle[0])
         return session
+
+    async def _close_session(self, session: Session) -> None:
+        """Close a session, which may be known by several ids: it gets another one when it is
+        compressed."""
+        for name in [name for name, known in self._sessions.items() if known is session]:
+            del self._sessions[name]
+            self._runtime.claims.release_session(name)
+        await session.close()
 
     @property
     def _folder(self) -> Any:

@@ -9,6 +9,7 @@ from hermes.core.store import SessionMeta, Store, StoredMessage
 
 MAX_ROWS = 200
 MAX_TEXT = 2000
+_MAX_NUMBER = 1 << 32
 
 
 class StoredConversations:
@@ -33,6 +34,7 @@ class StoredConversations:
         meta = await self._require_session(session_id)
         rows: list[dict[str, Any]] = []
         count = max(1, min(limit, MAX_ROWS))
+        after = max(-1, min(after, _MAX_NUMBER))
         async for stored in self._store.sessions.stream_messages(meta.id, after=after):
             rows.append(_describe_message(stored))
             if len(rows) >= count:
@@ -42,7 +44,8 @@ class StoredConversations:
     async def find_media(self, session_id: str, number: int) -> list[Media]:
         """The attachments of one message, also those that a tool returned."""
         meta = await self._require_session(session_id)
-        async for stored in self._store.sessions.stream_messages(meta.id, after=number - 1):
+        behind = max(-1, min(number, _MAX_NUMBER) - 1)
+        async for stored in self._store.sessions.stream_messages(meta.id, after=behind):
             if stored.seq == number:
                 return list(_list_media(stored.message))
             break
