@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit import Gate, call, say, status
+from tests.kit import Gate, Reply, call, say, status
 from tests.kit.api import Answer, Api, api
 from tests.kit.bodies import system
 from tests.server.exchanges import wait_until_idle
@@ -153,6 +153,33 @@ async def test_a_failure_after_an_effect_is_not_repeated(
         assert effects(a) == 1 and len(a.provider.requests) == made
         other = await a.chat("something else")
         assert other.status != 424
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        status(400, "prompt is too long: 9 tokens > 8 maximum context length is 8 tokens"),
+        status(413, "request_too_large"),
+    ],
+)
+async def test_no_program_shortens_and_asks_again_after_an_effect(
+    tmp_path: Path, path: str, stream: bool, reply: Reply
+) -> None:
+    """Programs compact when they read these words, and ask again with another history."""
+    async with api(tmp_path, [TOUCH], then=reply, config={"compression": {"enabled": False}}) as a:
+        first, again = [await post(a, path, stream=stream) for _ in range(2)]
+        assert again.status == 424 and again.error["code"] == "agent_incomplete"
+        for text in (first.body.decode(), again.body.decode()):
+            assert "too long for the model" in text and "Check what was done" in text
+            for word in ("prompt is too long", "maximum context", "_exceeded", "request_too_large"):
+                assert word not in text
+        if not stream:
+            assert first.status == 424 and first.error == again.error
+        elif path == "/v1/responses":
+            assert first.events[-1][1]["response"]["error"]["code"] == "invalid_prompt"
+        assert effects(a) == 1
 
 
 @pytest.mark.parametrize("path", ROUTES)

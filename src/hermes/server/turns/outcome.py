@@ -25,6 +25,10 @@ _FINAL = frozenset(
 )
 """Failures that the same request meets again."""
 _INVALID_PROMPT = frozenset({"auth", "bad_request", "content_policy", "model_not_found", "tls"})
+_TOO_LONG = frozenset({"context_overflow", "payload_too_large"})
+_OUTGROWN = "The conversation became too long for the model after tools had run."
+"""Not in the provider's words, in which programs recognise that they shall shorten the conversation
+and ask again."""
 _TRUNCATED = frozenset({"output_truncated", "thinking_exhausted"})
 STOPPING_CODE = "server_stopping"
 """The error code of a turn that the end of the server interrupted."""
@@ -38,10 +42,17 @@ NO_RETRY = {"X-Should-Retry": "false"}
 """Official SDKs obey this header; other clients go by the status."""
 
 
-def explain_failure(result: TurnResult, advice: str = CHECK_EFFECTS) -> str:
+def explain_failure(result: TurnResult, advice: str) -> str:
     """The error as the client's user needs it: where tools have changed something, `advice` takes
     the place of sending the message again."""
     return f"{result.cause} {advice}" if result.effects and result.cause else result.error
+
+
+def explain_turn(result: TurnResult) -> str:
+    """The error of a turn whose client waits for it, and may ask again by itself."""
+    if result.effects and result.error_code in _TOO_LONG:
+        return f"{_OUTGROWN} {CHECK_EFFECTS}"
+    return explain_failure(result, CHECK_EFFECTS)
 
 
 def build_turn_headers(
@@ -91,7 +102,7 @@ def raise_if_unusable(
 
 def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> ApiError:
     """The error of a turn that failed."""
-    status, code = _STATUSES.get(result.error_code, _INCOMPLETE)
+    status, code = _choose_status(result)
     headers = dict(headers or {})
     if result.effects or result.error_code in _FINAL:
         headers |= NO_RETRY
@@ -102,7 +113,7 @@ def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> Ap
         headers["Retry-After"] = RETRY_AFTER
     incomplete = describe_incomplete(result)
     error = ApiError(
-        EFFECTS_STATUS if result.effects else status,
+        status,
         result.error or "The agent did not finish.",
         code=code,
         headers=headers,
@@ -112,12 +123,21 @@ def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> Ap
     return error
 
 
-def choose_response_code(error_code: str) -> str:
+def _choose_status(result: TurnResult) -> tuple[int, str]:
+    """The status and the code of a failed turn."""
+    status, code = _STATUSES.get(result.error_code, _INCOMPLETE)
+    if not result.effects:
+        return status, code
+    return EFFECTS_STATUS, _INCOMPLETE[1] if result.error_code in _TOO_LONG else code
+
+
+def choose_response_code(result: TurnResult) -> str:
     """The code of a failed response: one of those that OpenAI's clients know."""
-    if error_code in _INVALID_PROMPT:
-        return "invalid_prompt"
-    _, code = _STATUSES.get(error_code, _INCOMPLETE)
-    return code if code in _RESPONSE_CODES else "server_error"
+    _, code = _choose_status(result)
+    if code in _RESPONSE_CODES:
+        return code
+    is_final = result.error_code in _INVALID_PROMPT | _TOO_LONG
+    return "invalid_prompt" if is_final else "server_error"
 
 
 _RESPONSE_CODES = frozenset(
