@@ -113,6 +113,20 @@ async def test_a_failure_after_text_in_a_chat(tmp_path: Path) -> None:
         assert last["hermes"]["error"] == failure["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("case", sorted(FINAL))
+async def test_a_stream_says_by_a_type_that_repeating_is_pointless(
+    tmp_path: Path, path: str, case: str
+) -> None:
+    """No header can follow. Programs read `server_error` and `rate_limit_error` as: try again."""
+    begun, (reply, _, code) = say("Well. ") + call(("c1", "todo", {})), STATUSES[case]
+    async with api(tmp_path, [begun], then=reply) as a:
+        answer = await post(a, path, stream=True)
+        error = next(data["error"] for _, data in answer.events if "error" in data)
+        assert answer.status == 200 and error["code"] == code
+        assert error["type"] == "invalid_request_error"
+
+
 async def test_a_failure_after_text_in_a_response(tmp_path: Path) -> None:
     async with api(tmp_path, then=CUT) as a:
         name, last = (await post(a, "/v1/responses", stream=True)).events[-1]
@@ -149,7 +163,8 @@ async def test_a_failure_after_an_effect_is_not_repeated(
             again = await a.post(path, sent)
             assert again.status == 424 and "no such model" in again.error["message"]
             assert again.headers["X-Should-Retry"] == "false"
-            assert "server_error" not in again.body.decode()  # a reason to repeat, for some
+            kind = "api_error" if path == "/v1/messages" else "invalid_request_error"
+            assert again.error["type"] == kind  # others are a reason to repeat, for some
         assert effects(a) == 1 and len(a.provider.requests) == made
         other = await a.chat("something else")
         assert other.status != 424

@@ -123,6 +123,15 @@ def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> Ap
     return error
 
 
+def build_stream_error(result: TurnResult) -> ApiError:
+    """The error of a turn that failed in its stream: no header can say any more that repeating is
+    pointless, but its type can."""
+    error = build_error(result)
+    if NO_RETRY.items() <= error.headers.items():
+        error.extra["type"] = "invalid_request_error"
+    return error
+
+
 def _choose_status(result: TurnResult) -> tuple[int, str]:
     """The status and the code of a failed turn."""
     status, code = _STATUSES.get(result.error_code, _INCOMPLETE)
