@@ -79,9 +79,18 @@ class ApiError(Exception):
         return orjson.dumps({"error": self.describe()})
 
 
+def describe_final_error(error: ApiError) -> dict[str, Any]:
+    """The fields of an error after which nothing may run again: at `context_length_exceeded` in an
+    answer without a stream, programs shorten the conversation and ask again."""
+    fields = error.describe()
+    if error.status == 424 and error.code == "context_length_exceeded":
+        fields["code"] = "agent_incomplete"
+    return fields
+
+
 def describe_anthropic_error(error: ApiError) -> dict[str, Any]:
     """The fields of an error as clients of Anthropic know them."""
-    fields = error.describe()
+    fields = describe_final_error(error)
     kind = fields["type"]
     return {**fields, "type": _ANTHROPIC_TYPES.get(error.status, _ANTHROPIC_NAMES.get(kind, kind))}
 

@@ -102,7 +102,7 @@ def raise_if_unusable(
 
 def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> ApiError:
     """The error of a turn that failed."""
-    status, code = _choose_status(result)
+    status, code = _STATUSES.get(result.error_code, _INCOMPLETE)
     headers = dict(headers or {})
     if result.effects or result.error_code in _FINAL:
         headers |= NO_RETRY
@@ -113,7 +113,7 @@ def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> Ap
         headers["Retry-After"] = RETRY_AFTER
     incomplete = describe_incomplete(result)
     error = ApiError(
-        status,
+        EFFECTS_STATUS if result.effects else status,
         result.error or "The agent did not finish.",
         code=code,
         headers=headers,
@@ -132,21 +132,13 @@ def build_stream_error(result: TurnResult) -> ApiError:
     return error
 
 
-def _choose_status(result: TurnResult) -> tuple[int, str]:
-    """The status and the code of a failed turn."""
-    status, code = _STATUSES.get(result.error_code, _INCOMPLETE)
-    if not result.effects:
-        return status, code
-    return EFFECTS_STATUS, _INCOMPLETE[1] if result.error_code in _TOO_LONG else code
-
-
 def choose_response_code(result: TurnResult) -> str:
     """The code of a failed response: one of those that OpenAI's clients know."""
-    _, code = _choose_status(result)
-    if code in _RESPONSE_CODES:
-        return code
-    is_final = result.error_code in _INVALID_PROMPT | _TOO_LONG
-    return "invalid_prompt" if is_final else "server_error"
+    is_outgrown = result.effects and result.error_code in _TOO_LONG
+    if is_outgrown or result.error_code in _INVALID_PROMPT:
+        return "invalid_prompt"
+    _, code = _STATUSES.get(result.error_code, _INCOMPLETE)
+    return code if code in _RESPONSE_CODES else "server_error"
 
 
 _RESPONSE_CODES = frozenset(
