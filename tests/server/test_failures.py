@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit import Gate, call, say, status
+from tests.kit import Gate, Reply, call, say, status
 from tests.kit.api import Answer, Api, api
 from tests.kit.bodies import system
 from tests.server.exchanges import wait_until_idle
@@ -113,6 +113,20 @@ async def test_a_failure_after_text_in_a_chat(tmp_path: Path) -> None:
         assert last["hermes"]["error"] == failure["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("case", sorted(FINAL))
+async def test_a_stream_says_by_a_type_that_repeating_is_pointless(
+    tmp_path: Path, path: str, case: str
+) -> None:
+    """No header can follow. Programs read `server_error` and `rate_limit_error` as: try again."""
+    begun, (reply, _, code) = say("Well. ") + call(("c1", "todo", {})), STATUSES[case]
+    async with api(tmp_path, [begun], then=reply) as a:
+        answer = await post(a, path, stream=True)
+        error = next(data["error"] for _, data in answer.events if "error" in data)
+        assert answer.status == 200 and error["code"] == code
+        assert error["type"] == "invalid_request_error"
+
+
 async def test_a_failure_after_text_in_a_response(tmp_path: Path) -> None:
     async with api(tmp_path, then=CUT) as a:
         name, last = (await post(a, "/v1/responses", stream=True)).events[-1]
@@ -149,10 +163,39 @@ async def test_a_failure_after_an_effect_is_not_repeated(
             again = await a.post(path, sent)
             assert again.status == 424 and "no such model" in again.error["message"]
             assert again.headers["X-Should-Retry"] == "false"
-            assert "server_error" not in again.body.decode()  # a reason to repeat, for some
+            kind = "api_error" if path == "/v1/messages" else "invalid_request_error"
+            assert again.error["type"] == kind  # others are a reason to repeat, for some
         assert effects(a) == 1 and len(a.provider.requests) == made
         other = await a.chat("something else")
         assert other.status != 424
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        status(400, "prompt is too long: 9 tokens > 8 maximum context length is 8 tokens"),
+        status(413, "request_too_large"),
+    ],
+)
+async def test_no_program_shortens_and_asks_again_after_an_effect(
+    tmp_path: Path, path: str, stream: bool, reply: Reply
+) -> None:
+    """Programs compact when they read these words, and ask again with another history."""
+    async with api(tmp_path, [TOUCH], then=reply, config={"compression": {"enabled": False}}) as a:
+        first, again = [await post(a, path, stream=stream) for _ in range(2)]
+        assert again.status == 424 and again.error["code"] == "agent_incomplete"
+        for text in (first.body.decode(), again.body.decode()):
+            assert "too long for the model" in text and "Check what was done" in text
+            for word in ("prompt is too long", "maximum context", "request_too_large"):
+                assert word not in text
+        if not stream or path == "/v1/messages":
+            named = path != "/v1/messages" and "context_length_exceeded"
+            assert first.status == 424 and first.error["code"] == (named or "agent_incomplete")
+        elif path == "/v1/responses":
+            assert first.events[-1][1]["response"]["error"]["code"] == "invalid_prompt"
+        assert effects(a) == 1
 
 
 @pytest.mark.parametrize("path", ROUTES)

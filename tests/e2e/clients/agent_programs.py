@@ -40,6 +40,8 @@ class Asking:
     options: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
     """What the answer must fit."""
+    package: str = "@ai-sdk/openai-compatible"
+    """With which opencode asks; each speaks another protocol."""
 
 
 @dataclass
@@ -102,7 +104,7 @@ def _prepare_opencode(asking: Asking) -> Command:
         "modalities": {"input": ["text", "image"], "output": ["text"]},
     }
     provider = {
-        "npm": "@ai-sdk/openai-compatible",
+        "npm": asking.package,
         "name": "Hermes",
         "options": options,
         "models": {"hermes-agent": model},

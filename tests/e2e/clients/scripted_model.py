@@ -47,11 +47,14 @@ def answer_request(request: Received) -> Reply:
     seen = messages(request)
     last = seen[-1]
     order = _find_order([m.text for m in seen if m.role == "user"])
+    order = order or _find_order([m.text for m in seen])
     results = sum(len(m.results) for m in seen)
     if order == "edit" and results < len(EDITS):
         return call((f"c3{results}", *_choose_shell_call(request, EDITS[results])))
     if order == "server-edit" and results < len(SERVER_EDITS):
         return call((f"c6{results}", *SERVER_EDITS[results]))
+    if order.startswith(AFTER_EFFECT) and not _list_tools(request):
+        return say(f"We are to follow order:{order}")
     before, _, failure = order.rpartition("-then-")
     if last.results or (before and results):
         if before:

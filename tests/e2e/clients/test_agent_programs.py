@@ -21,18 +21,17 @@ from tests.e2e.clients.scripted_model import (
 )
 from tests.server.exchanges import wait_until_idle
 
-EVERY = tuple(order for name in MESSAGES for order in (name, AFTER_EFFECT + name))
-_LATE = tuple(AFTER_TEXT + name for name in MESSAGES)
+EVERY = tuple(before + name for name in MESSAGES for before in ("", AFTER_EFFECT, AFTER_TEXT))
+_FINAL = ("overflow", *(AFTER_EFFECT + name for name in MESSAGES if name != "limit"))
 FAILURES = {
-    "claude": (*EVERY, *_LATE),
-    "codex": (*EVERY, *_LATE),
-    "opencode": ("overflow", "effect-then-gone", "effect-then-overflow"),
-    "aider": ("overflow", "effect-then-overflow"),
+    "claude": EVERY,
+    "codex": EVERY,
+    "opencode": (*_FINAL, *(AFTER_TEXT + name for name in ("key", "overflow", "gone"))),
+    "aider": _FINAL,
 }
-"""Without and with an effect or a text before it."""
+"""Without and with an effect or a text before it; two programs repeat the others for minutes."""
 OWN_WORDS = {
     ("codex", "limit"): "429 Too Many Requests",
-    ("codex", "effect-then-overflow"): "ran out of room",
     ("codex", "text-then-overflow"): "ran out of room",
 }
 """What programs show instead of the message that they got."""
@@ -65,19 +64,23 @@ async def ask(
     *,
     ours: bool = False,
     options: tuple[str, ...] = (),
+    package: str = "",
     seconds: float = 200,
 ) -> Ran:
     asking = build_asking(rig, order, ours=ours)
     asking.options = options
+    asking.package = package or asking.package
     command = prepare_program(program, asking)
     return await rig.run(command.arguments, seconds=seconds, **command.env)
 
 
-async def check_failure(folder: Path, program: str, order: str, seconds: float = 200) -> None:
+async def check_failure(
+    folder: Path, program: str, order: str, *, package: str = "", seconds: float = 200
+) -> None:
     """The person sees the reason of the failure, and what was before it happened once."""
     reason = OWN_WORDS.get((program, order), MESSAGES[order.rpartition("-then-")[2]])
     async with client_rig(folder) as rig:
-        ran = await ask(rig, program, order, ours=True, seconds=seconds)
+        ran = await ask(rig, program, order, ours=True, package=package, seconds=seconds)
         assert reason in " ".join(ran.told.split()), (order, ran.told[-2000:])
         assert rig.effects == order.startswith(AFTER_EFFECT), order
 
@@ -130,6 +133,13 @@ async def test_a_failure_is_shown_and_has_its_effect_once(
     await check_failure(tmp_path, program, order)
 
 
+async def test_an_effect_is_not_repeated_after_a_summary(tmp_path: Path) -> None:
+    """Over Messages a failure after an effect comes before anything that is shown: opencode would
+    shorten a conversation that is too long, and ask again."""
+    package = "@ai-sdk/anthropic"
+    await check_failure(tmp_path, "opencode", "effect-then-overflow", package=package)
+
+
 @pytest.mark.parametrize("enforcing", [False, True], ids=["checked", "enforced"])
 @pytest.mark.parametrize("words", ["claude", "codex", "llm", "llm --no-stream"])
 async def test_a_typed_answer(tmp_path: Path, words: str, enforcing: bool) -> None:
@@ -150,6 +160,15 @@ async def test_an_image(tmp_path: Path, program: str) -> None:
         assert "I see 1 image." in ran.out, ran.told[-2000:]
 
 
+async def interrupt(process: asyncio.subprocess.Process) -> None:
+    """Press Ctrl-C until the program has ended: Python programs lose one at a bad moment."""
+    reading = asyncio.create_task(process.communicate())
+    while not reading.done():
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await asyncio.wait([reading], timeout=5)
+
+
 @pytest.mark.parametrize("program", [*FAILURES, "llm"])
 async def test_an_interrupted_program_stops_its_turn(tmp_path: Path, program: str) -> None:
     async with client_rig(tmp_path) as rig:
@@ -162,8 +181,7 @@ async def test_an_interrupted_program_stops_its_turn(tmp_path: Path, program: st
             async with asyncio.timeout(200):
                 while not rig.api.provider.requests:
                     await asyncio.sleep(0.05)
-                process.send_signal(signal.SIGINT)
-                await process.communicate()
+                await interrupt(process)
         finally:
             if process.returncode is None:
                 process.kill()

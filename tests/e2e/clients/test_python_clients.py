@@ -39,7 +39,7 @@ ANSWERS = {
 }
 """What every client makes of these cases; usage is that of all calls of the model together."""
 FAILED = [f"{before}{name}" for before in ("", AFTER_TEXT, AFTER_EFFECT) for name in MESSAGES]
-FAILED += ["whole/key", "whole/effect-then-broken"]
+FAILED += ["whole/key", "whole/overflow", "whole/effect-then-broken"]
 EFFECTS = 1 + len(MESSAGES)
 """A failed stream that is repeated as a whole answer has no effect again."""
 CLIENTS = (

@@ -23,4 +23,4 @@ async def test_what_programs_repeat_is_shown_in_the_end(tmp_path: Path) -> None:
                 if order not in FAILURES[program]:
                     folder = tmp_path / f"{program}-{order}"
                     folder.mkdir()
-                    group.create_task(check_failure(folder, program, order, 600))
+                    group.create_task(check_failure(folder, program, order, seconds=600))

@@ -5,22 +5,21 @@ from typing import Any
 import orjson
 
 _ERROR_TYPES = {
-    **dict.fromkeys((400, 405, 413, 415, 421, 422), "invalid_request_error"),
+    # Some clients repeat whatever has another type than this; 424 must not be repeated.
+    **dict.fromkeys((400, 405, 413, 415, 421, 422, 424), "invalid_request_error"),
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
     409: "conflict_error",
-    424: "failed_dependency_error",  # some clients repeat whatever says server_error
     429: "rate_limit_error",
 }
 
 
 RETRY_AFTER = "5"
 """Seconds after which to try again what cannot be done for now."""
-_ANTHROPIC_TYPES = {413: "request_too_large", 503: "overloaded_error"}
+_ANTHROPIC_TYPES = {413: "request_too_large", 424: "api_error", 503: "overloaded_error"}
 _ANTHROPIC_NAMES = {
     "server_error": "api_error",
-    "failed_dependency_error": "api_error",
     "conflict_error": "invalid_request_error",
 }
 
@@ -80,9 +79,18 @@ class ApiError(Exception):
         return orjson.dumps({"error": self.describe()})
 
 
+def describe_final_error(error: ApiError) -> dict[str, Any]:
+    """The fields of an error after which nothing may run again: at `context_length_exceeded` in an
+    answer without a stream, programs shorten the conversation and ask again."""
+    fields = error.describe()
+    if error.status == 424 and error.code == "context_length_exceeded":
+        fields["code"] = "agent_incomplete"
+    return fields
+
+
 def describe_anthropic_error(error: ApiError) -> dict[str, Any]:
     """The fields of an error as clients of Anthropic know them."""
-    fields = error.describe()
+    fields = describe_final_error(error)
     kind = fields["type"]
     return {**fields, "type": _ANTHROPIC_TYPES.get(error.status, _ANTHROPIC_NAMES.get(kind, kind))}
 

@@ -37,7 +37,7 @@ from hermes.server.requests.turn_request import (
     split_prompt,
 )
 from hermes.server.route import RouteServices, turn_route
-from hermes.server.turns.outcome import build_error, describe_incomplete, is_truncated
+from hermes.server.turns.outcome import build_stream_error, describe_incomplete, is_truncated
 from hermes.server.turns.sse import DONE_FRAME, KEEPALIVE_COMMENT, encode_frame
 from hermes.server.turns.turn_events import is_internal_tool, label_call
 
@@ -274,7 +274,7 @@ class _ChunkEncoder:
         reason = _choose_finish_reason(result)
         frames = b""
         if reason == "error":
-            frames = b"data: " + build_error(result).encode_envelope() + b"\n\n"
+            frames = b"data: " + build_stream_error(result).encode_envelope() + b"\n\n"
         usage = _build_usage(result.usage)
         last: dict[str, Any] = {
             "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],

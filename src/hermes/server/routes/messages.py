@@ -50,7 +50,7 @@ from hermes.server.requests.turn_request import (
     split_prompt,
 )
 from hermes.server.route import Route, RouteServices, turn_route
-from hermes.server.turns.outcome import build_error, describe_incomplete, is_truncated
+from hermes.server.turns.outcome import build_stream_error, describe_incomplete, is_truncated
 from hermes.server.turns.sse import encode_frame
 
 _BLOCK_TYPES = ["text", "image", "tool_use", "tool_result", "thinking"]
@@ -377,7 +377,7 @@ class _MessageEncoder:
         for block in _list_tool_uses(result):
             frames += self._encode_tool_use(block)
         if result.status != "completed" and not is_truncated(result):
-            error = describe_anthropic_error(build_error(result))
+            error = describe_anthropic_error(build_stream_error(result))
             return frames + _encode_event("error", error=error, request_id=self._request_id)
         delta = {"stop_reason": _choose_stop_reason(result), "stop_sequence": None}
         last: dict[str, Any] = {"delta": delta, "usage": _build_usage(result.usage)}

@@ -25,6 +25,10 @@ _FINAL = frozenset(
 )
 """Failures that the same request meets again."""
 _INVALID_PROMPT = frozenset({"auth", "bad_request", "content_policy", "model_not_found", "tls"})
+_TOO_LONG = frozenset({"context_overflow", "payload_too_large"})
+_OUTGROWN = "The conversation became too long for the model after tools had run."
+"""Not in the provider's words, in which programs recognise that they shall shorten the conversation
+and ask again."""
 _TRUNCATED = frozenset({"output_truncated", "thinking_exhausted"})
 STOPPING_CODE = "server_stopping"
 """The error code of a turn that the end of the server interrupted."""
@@ -38,10 +42,17 @@ NO_RETRY = {"X-Should-Retry": "false"}
 """Official SDKs obey this header; other clients go by the status."""
 
 
-def explain_failure(result: TurnResult, advice: str = CHECK_EFFECTS) -> str:
+def explain_failure(result: TurnResult, advice: str) -> str:
     """The error as the client's user needs it: where tools have changed something, `advice` takes
     the place of sending the message again."""
     return f"{result.cause} {advice}" if result.effects and result.cause else result.error
+
+
+def explain_turn(result: TurnResult) -> str:
+    """The error of a turn whose client waits for it, and may ask again by itself."""
+    if result.effects and result.error_code in _TOO_LONG:
+        return f"{_OUTGROWN} {CHECK_EFFECTS}"
+    return explain_failure(result, CHECK_EFFECTS)
 
 
 def build_turn_headers(
@@ -112,11 +123,21 @@ def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> Ap
     return error
 
 
-def choose_response_code(error_code: str) -> str:
+def build_stream_error(result: TurnResult) -> ApiError:
+    """The error of a turn that failed in its stream: no header can say any more that repeating is
+    pointless, but its type can."""
+    error = build_error(result)
+    if NO_RETRY.items() <= error.headers.items():
+        error.extra["type"] = "invalid_request_error"
+    return error
+
+
+def choose_response_code(result: TurnResult) -> str:
     """The code of a failed response: one of those that OpenAI's clients know."""
-    if error_code in _INVALID_PROMPT:
+    is_outgrown = result.effects and result.error_code in _TOO_LONG
+    if is_outgrown or result.error_code in _INVALID_PROMPT:
         return "invalid_prompt"
-    _, code = _STATUSES.get(error_code, _INCOMPLETE)
+    _, code = _STATUSES.get(result.error_code, _INCOMPLETE)
     return code if code in _RESPONSE_CODES else "server_error"
 
 

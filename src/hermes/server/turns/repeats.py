@@ -15,7 +15,7 @@ from hermes.core.message import Message
 from hermes.core.store import Object, Objects
 from hermes.core.tool import Tool
 from hermes.server.http.call import ApiCall
-from hermes.server.http.errors import ApiError
+from hermes.server.http.errors import ApiError, describe_final_error
 from hermes.server.requests.turn_request import TurnRequest
 from hermes.server.turns.outcome import (
     CHECK_EFFECTS,
@@ -192,7 +192,7 @@ class TurnWatch:
         elif disconnected:
             self._save(_describe_failure(_DISCONNECTED), retries_only=True)
         else:
-            self._save(build_error(result).describe())
+            self._save(describe_final_error(build_error(result)))
 
     def _save(self, envelope: dict[str, Any], *, retries_only: bool = False) -> None:
         failure = RequestFailure(

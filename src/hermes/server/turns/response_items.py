@@ -79,9 +79,9 @@ class ResponseObject(Struct):
         elif not unusable or result.status == "interrupted":
             self.status = "incomplete"
             self.incomplete_details = {"reason": "error"}
-            self._set_error(choose_response_code(result.error_code), result.error)
+            self._set_error(choose_response_code(result), result.error)
         else:
-            self.mark_failed(choose_response_code(result.error_code), result.error)
+            self.mark_failed(choose_response_code(result), result.error)
 
     def mark_failed(self, code: str, error: str) -> None:
         self.status = "failed"

@@ -24,7 +24,7 @@ from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import (
     STOPPING_CODE,
     build_turn_headers,
-    explain_failure,
+    explain_turn,
     raise_if_unusable,
 )
 from hermes.server.turns.repeats import FailedRequests, TurnWatch
@@ -218,7 +218,7 @@ class TurnRunner:
         if result.status == "interrupted" and self.slots.closed:
             return structs.replace(result, error=STOPPED, error_code=STOPPING_CODE)
         if result.error:
-            return structs.replace(result, error=self.redact(explain_failure(result)))
+            return structs.replace(result, error=self.redact(explain_turn(result)))
         return result
 
 
