@@ -14,7 +14,7 @@ from hermes.core.errors import StoreError
 from hermes.core.events import Answer
 from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
-from hermes.server.turns.runs import Run, RunRegistry
+from hermes.server.runs.runs import Run, RunRegistry
 from hermes.server.turns.stored_runs import ApprovalAnswer, StoredRun, end_run
 from hermes.store.tables.tenancy import enter_tenant
 
@@ -57,7 +57,11 @@ class RunOrders:
     """Carries orders to the node that works on a run. An order is carried out once: whoever deletes
     it does so. One for a run whose node died counts before anything else of it is run."""
 
-    def __init__(self, objects: Objects, runs: RunRegistry, notices: "NodeNotices") -> None:
+    def __init__(
+        self, objects: Objects, runs: RunRegistry, notices: "NodeNotices", lease_seconds: float
+    ) -> None:
+        self._patience = lease_seconds + _PATIENCE
+        """By then another node has taken over from one that died."""
         self._objects = objects
         self._runs = runs
         self._notices = notices
@@ -75,7 +79,7 @@ class RunOrders:
         try:
             await self._objects.put(ORDER_KIND, id, msgspec.msgpack.encode(order), owner=owner)
             self._notices.send(state.node, "orders", order.run_id)
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 result = await self._wait_for_result(owner, id)
         except TimeoutError:
             if await self._objects.remove(ORDER_KIND, id, owner=owner):
@@ -139,7 +143,7 @@ class RunOrders:
         for found in await self._objects.list_all(ORDER_KIND):
             order = msgspec.msgpack.decode(found.body, type=RunOrder)
             run = runs.get(order.run_id)
-            if run is None:
+            if run is None or run.is_leaving:
                 continue
             if not await self._objects.remove(ORDER_KIND, found.id, owner=found.owner):
                 continue

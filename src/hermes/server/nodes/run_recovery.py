@@ -11,7 +11,7 @@ from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.requests.turn_request import decode_request
-from hermes.server.turns.runs import Run, RunRegistry
+from hermes.server.runs.runs import Run, RunRegistry
 from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.stored_runs import (
     KIND,
