@@ -19,6 +19,7 @@ from hermes.server.turns.stored_runs import ApprovalAnswer, StoredRun, end_run
 from hermes.store.tables.tenancy import enter_tenant
 
 if TYPE_CHECKING:
+    from hermes.store.postgres.inbox import InboxRow
     from hermes.store.postgres.notices import NodeNotices
 
 log = logging.getLogger(__name__)
@@ -72,12 +73,16 @@ class RunOrders:
 
     async def send_order(self, owner: str, state: StoredRun, order: RunOrder) -> OrderResult:
         """Have the order carried out elsewhere; ApiError when it is refused there or nobody
-        answers."""
+        answers. What steers a run that no node has begun is kept for the one that does."""
+        if order.action == "approve" and state.status == "queued":
+            raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
         id = secrets.token_hex(16)
         order = structs.replace(order, sender=self._notices.node)
         self._results[id] = asyncio.Event()
         try:
             await self._objects.put(ORDER_KIND, id, msgspec.msgpack.encode(order), owner=owner)
+            if order.action == "steer" and await self._find_unbegun(state) is not None:
+                return OrderResult(state.status)
             self._notices.send(state.node, "orders", order.run_id)
             async with asyncio.timeout(self._patience):
                 result = await self._wait_for_result(owner, id)
@@ -96,16 +101,21 @@ class RunOrders:
 
     async def cancel_waiting(self, owner: str, state: StoredRun) -> bool:
         """End a run that no node has begun; False: one has."""
-        inbox = self._runs.inbox
-        if inbox is None or state.server:
+        inbox, row = self._runs.inbox, await self._find_unbegun(state)
+        if inbox is None or row is None:
             return False
-        rows = await inbox.list_rows(state.session_id)
-        row = next((row for row in rows if row.ref == state.run_id), None)
-        if row is None or not await inbox.remove(state.session_id, row.id, unless_begun=True):
+        if not await inbox.remove(state.session_id, row.id, unless_begun=True):
             return False
         state.output = None
         await end_run(self._objects, owner, state)
         return True
+
+    async def _find_unbegun(self, state: StoredRun) -> "InboxRow | None":
+        """The row of a run that no node has begun."""
+        if self._runs.inbox is None or state.server:
+            return None
+        rows = await self._runs.inbox.list_rows(state.session_id)
+        return next((row for row in rows if row.ref == state.run_id and not row.began), None)
 
     async def _wait_for_result(self, owner: str, id: str) -> OrderResult:
         while True:
