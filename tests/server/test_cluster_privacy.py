@@ -14,6 +14,7 @@ import pytest
 
 from hermes.store.postgres.tenants import list_tenant_tables
 from tests.kit import Gate, Home, run_hermes, say
+from tests.kit.memory_service import MemoryService
 from tests.kit.postgres import create_database
 from tests.kit.server import Provider
 from tests.server.serve_process import SECRET, ServeProcess, serve
@@ -116,3 +117,27 @@ async def test_a_feed_tells_of_the_sessions_of_its_tenant(tmp_path: Path, url: s
         for name, feed in feeds.items():
             await feed.read_until(f"word of {name}")
             assert feed.text.count("word of") == feed.text.count(f"word of {name}"), feed.text
+
+
+async def test_the_memory_provider_is_told_of_every_tenant(tmp_path: Path, url: str) -> None:
+    """Also of what began to wait while the turns of another were to be delivered."""
+    service = MemoryService()
+    await service.start()
+    async with Provider(then=say("Yes.")) as provider, AsyncExitStack() as stack:
+        stack.push_async_callback(service.stop)
+        home = make_home(tmp_path / "a", provider, url)
+        http = {"url": service.url, "timeout_seconds": 1}
+        home.configure(memory={"review": False, "provider": "http", "http": http})
+        await run_command(home, "cluster", "init")
+        node = await stack.enter_async_context(serve(home))
+        service.mood = "broken"
+        for name in ("ann", "bob"):
+            await run_command(home, "tenants", "add", name)
+            key = await run_command(home, "keys", "add", name)
+            body = {"messages": [{"role": "user", "content": f"word of {name}"}]}
+            headers = {"Authorization": f"Bearer {key}", "X-Hermes-Session-Key": "home"}
+            status, told = await node.call("POST", "/v1/chat/completions", body, **headers)
+            assert status == 200, told
+        service.recover()
+        records = await service.wait_for(2, "/record")
+        assert len({record["scope"] for record in records}) == 2
