@@ -29,7 +29,7 @@ LOOK_SECONDS = 2.0
 """How often a node looks for orders whose notice was lost while it works on runs."""
 _RESULT_SECONDS = 0.5
 _PATIENCE = 30.0
-_MAX_RESULTS = 1000
+_MAX_ORDERS = _MAX_RESULTS = 1000
 _UNANSWERED = "The node that works on this run does not answer. Nothing was changed. Try again."
 
 
@@ -80,7 +80,8 @@ class RunOrders:
         order = structs.replace(order, sender=self._notices.node)
         self._results[id] = asyncio.Event()
         try:
-            await self._objects.put(ORDER_KIND, id, msgspec.msgpack.encode(order), owner=owner)
+            body = msgspec.msgpack.encode(order)
+            await self._objects.put(ORDER_KIND, id, body, owner=owner, keep_latest=_MAX_ORDERS)
             if order.action == "steer" and await self._find_unbegun(state) is not None:
                 return OrderResult(state.status)
             self._notices.send(state.node, "orders", order.run_id)

@@ -17,6 +17,7 @@ from hermes.server.turns.stored_runs import (
     KIND,
     LOST,
     SUSPENDED,
+    UNOWNED,
     PastFrames,
     StoredRun,
     end_run,
@@ -95,8 +96,9 @@ class RunRecovery:
         now = time.time()
         recent = [when for when in state.attempts if when > now - SUSPENSION_SECONDS]
         is_suspended = was_lost and len(recent) >= MAX_TAKEOVERS
-        if principal is None or not state.request or is_suspended:
-            await end_run(self._objects, owner, state, SUSPENDED if is_suspended else LOST)
+        error = SUSPENDED if is_suspended else LOST if not state.request else ""
+        if principal is None or error:
+            await end_run(self._objects, owner, state, error or UNOWNED)
             return None
         state.server = self._instance.token
         self._note_files(state)

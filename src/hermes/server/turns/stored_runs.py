@@ -21,6 +21,10 @@ KEPT = (
     "The work so far is kept in its session; to continue, start another run with that session_id."
 )
 LOST = f"The server stopped during this run. {KEPT}"
+UNOWNED = (
+    "The key that started this run is not accepted any more: it was removed, or its tenant is "
+    f"suspended. {KEPT}"
+)
 UNSTORED = f"The end of this run could not be stored. {KEPT}"
 SUSPENDED = f"This run was taken over 3 times in 10 minutes and is suspended. {KEPT}"
 
