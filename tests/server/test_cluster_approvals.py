@@ -16,7 +16,7 @@ from tests.kit import call, say
 from tests.kit.postgres import create_database
 from tests.kit.server import Provider, Received
 from tests.server.serve_process import ServeProcess
-from tests.server.test_cluster import find_runner, read_run, run_nodes, start_run
+from tests.server.test_cluster import LEASE, find_runner, read_run, run_nodes, start_run
 
 pytestmark = pytest.mark.e2e
 
@@ -91,7 +91,7 @@ async def test_an_approval_is_answered_although_its_node_has_just_died(
     tmp_path: Path, url: str
 ) -> None:
     file = tmp_path / "outside.txt"
-    async with wait_for_approval(tmp_path, url, file, lease_seconds=3) as (owner, other, run):
+    async with wait_for_approval(tmp_path, url, file, lease_seconds=LEASE) as (owner, other, run):
         owner.process.kill()
         await owner.process.wait()
         assert await approve(other, run, approval_id="unknown") == 409
@@ -104,14 +104,18 @@ async def test_an_approval_is_answered_although_its_node_has_just_died(
 async def test_an_answer_counts_for_what_was_shown(tmp_path: Path, url: str) -> None:
     """A file that agents obey is changed by somebody else before the other node asks again."""
     file = tmp_path / "nodes" / "work" / "AGENTS.md"
-    async with wait_for_approval(tmp_path, url, file, lease_seconds=3) as (owner, other, run):
+    async with wait_for_approval(tmp_path, url, file, lease_seconds=LEASE) as (owner, other, run):
+        file.write_text("mine")
         owner.process.kill()
         await owner.process.wait()
-        file.write_text("mine")
         assert await approve(other, run) == 200
-        await approve_when_asked(other, run)
+        async with asyncio.timeout(90):
+            while (await read_state(other, run))["status"] != "completed":
+                await approve(other, run)
+                await asyncio.sleep(0.05)
         events = await read_run(other, run)
         shown = [data["command"] for name, data in events if name == "approval.request"]
         assert len(shown) == 2 and "mine" not in shown[0] and "mine" in shown[1]
-        assert [name for name, _ in events].count("approval.responded") == 1
+        names = [name for name, _ in events if name.startswith("approval.")]
+        assert names == ["approval.request", "approval.request", "approval.responded"]
         assert events[-1][0] == "run.completed" and file.read_text() == "agreed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -46,6 +47,8 @@ class LiveSessions:
         self._wake = asyncio.Event()
         self._known: dict[int, dict[str, SessionMeta]] = {}
         """The sessions as the store had them last, by tenant; none: it was not asked yet."""
+        self._began: dict[int, float] = {}
+        """When the first watcher of a tenant came."""
         self.conversations = LiveConversations(runtime, self.find_session)
         runtime.on_session = self._follow_session
 
@@ -66,6 +69,7 @@ class LiveSessions:
 
     def add_watcher(self, watcher: Watcher) -> None:
         self._watchers.append(watcher)
+        self._began.setdefault(watcher.tenant, time.time())
         self._wake.set()
         if self._poll is None:
             self._poll = self._runtime.spawn_task(self._poll_store(), "sessions of others")
@@ -75,7 +79,7 @@ class LiveSessions:
         if not self._watchers and self._poll is not None:
             self._poll.cancel()
             self._poll = None
-            self._known = {}
+            self._known, self._began = {}, {}
 
     async def close(self) -> None:
         self._runtime.on_session = lambda session: None
@@ -109,7 +113,9 @@ class LiveSessions:
         while True:
             self._wake.clear()
             tenants = {watcher.tenant for watcher in self._watchers}
-            self._known = {t: known for t, known in self._known.items() if t in tenants}
+            for tenant in self._began.keys() - tenants:
+                self._known.pop(tenant, None)
+                del self._began[tenant]
             for tenant in tenants:
                 with suppress(StoreError), enter_tenant(tenant):  # the next round tries again
                     await self._compare_stored(tenant)
@@ -122,8 +128,10 @@ class LiveSessions:
         found = {meta.id: meta for meta in await sessions.list_recent(limit=_LISTED)}
         watchers = [watcher for watcher in self._watchers if watcher.tenant == tenant]
         watched = {id for watcher in watchers for id in watcher.watched}
-        is_first = tenant not in self._known
-        known = self._known.get(tenant, found)
+        known = self._known.get(tenant)
+        if known is None:
+            began = self._began[tenant]
+            known = {id: meta for id, meta in found.items() if meta.updated < began}
         for session_id in (watched | known.keys()) - found.keys():
             if meta := await sessions.get_meta(session_id):
                 found[session_id] = meta
@@ -134,7 +142,7 @@ class LiveSessions:
             if before != meta or self._has_news(session_id):
                 self._tell_all(tenant, CHANGED, meta)
             # At first it is not known with how many messages a watcher began.
-            if is_first or before is None or before.messages != meta.messages:
+            if tenant not in self._known or before is None or before.messages != meta.messages:
                 self._tell_growth(meta)
         latest = sorted(found.values(), key=lambda meta: -meta.updated)[: 2 * _LISTED]
         self._known[tenant] = {meta.id: meta for meta in latest} | {
