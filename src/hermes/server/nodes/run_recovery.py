@@ -84,9 +84,13 @@ class RunRecovery:
                 await slot.enter_async_context(self._turns.slots.reserve_slot(principal))
             if not await self._claim_run(owner, state):
                 return
-            run = await self.prepare_run(principal, owner, state)
-            if run is not None:
-                self._runs.spawn_run(run, slot.pop_all())
+            self._runs.prepared.add(state.run_id)
+            try:
+                run = await self.prepare_run(principal, owner, state)
+                if run is not None:
+                    self._runs.spawn_run(run, slot.pop_all())
+            finally:
+                self._runs.prepared.discard(state.run_id)
 
     async def prepare_run(
         self, principal: Principal | None, owner: str, state: StoredRun

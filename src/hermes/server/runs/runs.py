@@ -345,6 +345,8 @@ class RunRegistry:
         self._spawn = spawn
         self._instance = instance
         self.active: dict[str, Run] = {}
+        self.prepared: set[str] = set()
+        """Runs of dead servers that this one has taken over and not begun yet."""
         self._notices: NodeNotices | None = None
         self._streams: OwnerStreams | None = None
         self._followers: dict[str, set[str]] = {}
@@ -464,7 +466,8 @@ class RunRegistry:
         if found is None:
             return None
         state = msgspec.msgpack.decode(found.body, type=StoredRun)
-        if not state.has_ended and state.server == self._instance.token and self.inbox is None:
+        is_mine = state.server == self._instance.token and run_id not in self.prepared
+        if not state.has_ended and is_mine and self.inbox is None and run_id not in self.active:
             with suppress(StoreError):  # the next request will try again
                 await end_run(self._objects, owner, state, UNSTORED)
         return state
