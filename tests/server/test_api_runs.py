@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes.server.app import Server
-from hermes.server.turns import runs
+from hermes.server.runs import runs
 from tests.kit import Gate, Tokens, call, say, status, think
 from tests.kit.api import Api, api, only_one_node
 from tests.kit.home import KEY

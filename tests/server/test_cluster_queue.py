@@ -78,6 +78,45 @@ async def test_a_worker_runs_what_waits_and_ends(tmp_path: Path, url: str) -> No
             assert (await read_run(a, run))[-1][1]["output"] == "Worked."
 
 
+async def test_a_run_that_waits_is_steered(tmp_path: Path, url: str) -> None:
+    async with (
+        Provider(then=lambda request: say("Worked.")) as provider,
+        run_nodes(tmp_path, provider, url, "a", roles=["api"]) as (a,),
+    ):
+        run = await start_run(a, "Do it.")
+        path = f"/v1/runs/{run}"
+        refused = await a.call("POST", f"{path}/approval", {"choice": "once"})
+        steered = await a.call("POST", f"{path}/steer", {"text": "Be brief."})
+        assert (refused[0], refused[1]["error"]["code"]) == (409, "nothing_to_approve")
+        assert steered == (200, {"run_id": run, "status": "queued"})
+        home = make_home(tmp_path / "w", provider, url)
+        home.env["API_SERVER_KEY"] = SECRET
+        done = await run_hermes(["worker", "--queues", "turns", "--until-idle"], home)
+        assert done.rc == 0, done.stderr
+        assert (await read_run(a, run))[-1][0] == "run.completed"
+        assert last_prompt(provider.last) == "Be brief."
+
+
+async def test_a_run_whose_tenant_is_suspended_says_so(tmp_path: Path, url: str) -> None:
+    async with (
+        Provider(then=lambda request: say("Worked.")) as provider,
+        run_nodes(tmp_path, provider, url, "a", roles=["api"]) as (a,),
+    ):
+        home = make_home(tmp_path / "w", provider, url)
+        home.env["API_SERVER_KEY"] = SECRET
+        assert (await run_hermes(["tenants", "add", "ann"], home)).rc == 0
+        key = (await run_hermes(["keys", "add", "ann"], home)).stdout.strip()
+        headers = {"Authorization": f"Bearer {key}"}
+        _, started = await a.call("POST", "/v1/runs", {"input": "Do it."}, **headers)
+        assert (await run_hermes(["tenants", "suspend", "ann"], home)).rc == 0
+        done = await run_hermes(["worker", "--queues", "turns", "--until-idle"], home)
+        assert done.rc == 0, done.stderr
+        assert (await run_hermes(["tenants", "resume", "ann"], home)).rc == 0
+        _, run = await a.call("GET", f"/v1/runs/{started['run_id']}", **headers)
+        assert run["status"] == "failed" and "its tenant is suspended" in run["error"], run
+        assert not provider.requests
+
+
 async def test_what_waited_before_there_was_a_worker_is_answered(tmp_path: Path, url: str) -> None:
     """Sessions with a copy of one run each, made as the measurements of the queue make them."""
     count = 40

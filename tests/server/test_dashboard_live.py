@@ -105,6 +105,7 @@ async def test_a_page_that_connects_right_after_the_end_of_a_turn_is_not_busy(
         busy: list[bool] = []
 
         class Page:
+            tenant = 0
             watched = frozenset({session})
 
             def put(self, session_id: str, name: str, data: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,68 @@ async def test_no_effect_happens_twice(tmp_path: Path, kills: int, keys: bool) -
             await kill_in_the_middle(home, provider, number, keys=keys)
         effects = (home.work / "effects.log").read_text().split()
         assert len(effects) == len(set(effects))
+
+
+async def test_what_a_subagent_did_is_not_done_again(tmp_path: Path) -> None:
+    """The server dies while a subagent works, after a command of it."""
+    effects = tmp_path / "work" / "effects.log"
+    finished = False
+
+    def answer(request: Received) -> Any:
+        messages = request.json["messages"]
+        if finished or messages[-1]["role"] == "tool":
+            return say("Said.") if finished else say("Never", " said").hold(Gate(), n=0)
+        if messages[-1]["content"].startswith("goal"):
+            return call(("t1", "terminal", {"command": f"echo did >> {effects}"}))
+        return call(("c1", "delegate_task", {"goal": "goal"}))
+
+    async with Provider(then=answer) as provider:
+        home = Home.of(tmp_path, provider)
+        home.configure(terminal={"cwd": str(home.work)})
+        async with serve(home) as s:
+            _, started = await s.call("POST", "/v1/runs", {"input": "delegate it"})
+            async with asyncio.timeout(90):
+                while not effects.exists():
+                    await asyncio.sleep(0.02)
+            s.process.kill()
+            await s.wait()
+        finished = True
+        async with serve(home) as s:
+            events = (await s.read(f"/v1/runs/{started['run_id']}/events")).decode()
+            assert '"unknown":["c1"]' in events and "event: run.completed" in events
+        assert effects.read_text().split() == ["did"]
+        last = json.dumps(provider.last.json["messages"])
+        assert "whether it took effect is not known" in last
+
+
+async def test_an_approval_survives_the_server(tmp_path: Path) -> None:
+    """A tool that asks has not begun: it asks again."""
+    file = tmp_path / "outside.txt"
+
+    def answer(request: Received) -> Any:
+        if request.json["messages"][-1]["role"] == "tool":
+            return say("Written.")
+        return call(("c1", "write_file", {"path": str(file), "content": "agreed"}))
+
+    async with Provider(then=answer) as provider:
+        home = Home.of(tmp_path, provider)
+        home.configure(terminal={"cwd": str(home.work)})
+        for restarts in range(2):
+            async with serve(home) as s:
+                if not restarts:
+                    _, started = await s.call("POST", "/v1/runs", {"input": "write it"})
+                run = f"/v1/runs/{started['run_id']}"
+                async with asyncio.timeout(90):
+                    while (await s.call("GET", run))[1]["status"] != "waiting_for_approval":
+                        await asyncio.sleep(0.02)
+                if not restarts:
+                    s.process.kill()
+                    await s.wait()
+                    continue
+                async with asyncio.timeout(90):
+                    while (await s.call("POST", f"{run}/approval", {"choice": "once"}))[0] != 200:
+                        await asyncio.sleep(0.02)
+                events = (await s.read(f"{run}/events")).decode()
+        assert '"unknown":[]' in events and "event: run.completed" in events
+        assert events.count("event: approval.request") == 2
+        assert file.read_text() == "agreed"

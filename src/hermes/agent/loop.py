@@ -117,12 +117,12 @@ def find_lost_calls(
     calls = find_open_calls(messages)
     if started is None:
         return calls
-    return [call for call in calls if call.id in started and _has_effects(agent, call)]
+    return [call for call in calls if call.id in started and not _is_repeatable(agent, call)]
 
 
-def _has_effects(agent: Agent, call: ToolCall) -> bool:
+def _is_repeatable(agent: Agent, call: ToolCall) -> bool:
     tool = agent.tools.get(call.name)
-    return tool is None or tool.has_effects or tool.forward is not None
+    return tool is not None and tool.is_repeatable and tool.forward is None
 
 
 def find_open_calls(messages: Sequence[Message]) -> list[ToolCall]:

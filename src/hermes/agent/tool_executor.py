@@ -70,7 +70,8 @@ class ToolBatch:
                 else:
                     await self._run_group(group)
         except asyncio.CancelledError:
-            await run_shielded(self._close_interrupted())
+            if not self._turn.host.hands_over:  # otherwise who continues the turn does so
+                await run_shielded(self._close_interrupted())
             raise
         self._guard.end_step(ran=self._ran, unknown=self._unknown, bad=self._bad)
 
@@ -251,10 +252,10 @@ class ToolBatch:
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
             self._started.add(plan.call.id)  # a call that awaits approval has not begun
-            self._turn.effects |= plan.tool.has_effects
+            self._turn.effects |= not plan.tool.is_repeatable
             mark_call = self._turn.host.mark_call
-            if mark_call is not None and plan.tool.has_effects:
-                await mark_call(plan.call.id)
+            if mark_call is not None and not plan.tool.is_repeatable:
+                await mark_call(plan.inner)
             try:
                 with mark_job(TOOL_JOB):
                     return await plan.tool.run(plan.params, context)

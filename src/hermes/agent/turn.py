@@ -157,7 +157,7 @@ class TurnHost(Protocol):
     """Chooses a number between two; waits are spread with it."""
     hands_over: bool
     """Whether the turn is to stop after its step, because another process continues it."""
-    mark_call: Callable[[str], Awaitable[None]] | None
+    mark_call: Callable[[ToolCall], Awaitable[None]] | None
     """Notes durably that a call with effects begins; None: nobody could continue the turn."""
 
     async def record(

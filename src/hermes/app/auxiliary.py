@@ -20,7 +20,7 @@ from hermes.core.errors import ConfigError, ProviderError, ToolError
 from hermes.core.events import TurnEvent
 from hermes.core.history import History
 from hermes.core.ledger import OverBudget
-from hermes.core.message import Media, Message, Target, Usage, user_message
+from hermes.core.message import Media, Message, Target, ToolCall, Usage, user_message
 from hermes.core.provider import Request, Settings
 from hermes.core.store import SessionState
 from hermes.core.taint import Source
@@ -122,7 +122,7 @@ class SideHost:
     """The TurnHost of an auxiliary question: nothing is recorded, and there are no tools."""
 
     hands_over = False
-    mark_call: Callable[[str], Awaitable[None]] | None = None
+    mark_call: Callable[[ToolCall], Awaitable[None]] | None = None
     session_id: str
     workspace: Workspace
     hooks = None

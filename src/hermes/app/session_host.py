@@ -99,7 +99,7 @@ class SessionHost:
     """The TurnHost of a session's turns, and the ModelAccess of its tools."""
 
     hands_over = False
-    mark_call: Callable[[str], Awaitable[None]] | None = None
+    mark_call: Callable[[ToolCall], Awaitable[None]] | None = None
 
     def __init__(
         self,

@@ -210,6 +210,8 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """Whether a call can send data out: over the network or beyond the workspace."""
     acts: bool = False
     """Whether a call may change something elsewhere, as a tool of an MCP server may."""
+    starts_work: bool = False
+    """Whether a call has something done by others, who are asked themselves."""
     lasting: bool = False
     """Whether its last call holds for the rest of the session, like a plan: compression keeps
     it."""
@@ -235,6 +237,11 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     def has_effects(self) -> bool:
         """Whether a call may change something, so that repeating it could do harm."""
         return self.acts or self.risk in ("write", "exec") or self.toolset == "browser"
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a call whose end is not known can be made again."""
+        return not (self.has_effects or self.starts_work)
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -339,6 +346,7 @@ class ToolOptions(TypedDict, total=False):
     exclusive: bool
     key: Callable[[Any, Path], Keys] | None
     timeout: float
+    starts_work: bool
     lasting: bool
     forward: Callable[[Any], tuple[str, dict[str, Any]] | None]
     asks: str

@@ -11,6 +11,7 @@ from typing import Any
 from hermes.memory.delivery_queue import DeliveryQueue
 from hermes.memory.provider import ProviderFailed, RecalledFact
 from hermes.memory.scope import MemoryScope, hash_scope
+from hermes.store.tables.tenancy import CURRENT_TENANT
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ class ExternalMemory:
         self._spawn = spawn
         self._failures = 0
         self._paused_until = 0.0
-        self._delivery: asyncio.Task[None] | None = None
+        self._deliveries: dict[int, asyncio.Task[None]] = {}
+        """By tenant: a task sees what waits for the tenant in which it began."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def recall_facts(
@@ -77,8 +79,11 @@ class ExternalMemory:
         """Deliver what waits, without waiting for it."""
         if self.is_ending:
             return
-        if self._delivery is None or self._delivery.done():
-            self._delivery = self._spawn(self._deliver(), "deliveries to the memory provider")
+        tenant = CURRENT_TENANT.get()
+        delivery = self._deliveries.get(tenant)
+        if delivery is None or delivery.done():
+            delivery = self._spawn(self._deliver(), "deliveries to the memory provider")
+            self._deliveries[tenant] = delivery
 
     async def _deliver(self) -> None:
         try:
@@ -102,18 +107,18 @@ class ExternalMemory:
         """Give deliveries a moment, unless the provider is known to be away."""
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._delivery is not None and not self._delivery.done():
+        if deliveries := [task for task in self._deliveries.values() if not task.done()]:
             resting = asyncio.ensure_future(self._queue.is_resting.wait())
+            delivered = asyncio.ensure_future(asyncio.wait(deliveries))
             for seconds in (GRACE_SECONDS, _LAST_SECONDS):
                 await asyncio.wait(
-                    {self._delivery, resting},
-                    timeout=seconds,
-                    return_when=asyncio.FIRST_COMPLETED,
+                    {delivered, resting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 self._queue.is_ending = True
             resting.cancel()
-            self._delivery.cancel()
-            await asyncio.wait({self._delivery})
+            for task in deliveries:
+                task.cancel()
+            await delivered
         self._queue.is_ending = True
         await self._queue.provider.close()
 

@@ -21,7 +21,7 @@ from hermes.server.nodes.node_work import NodeWork
 from hermes.server.nodes.run_recovery import RunRecovery
 from hermes.server.route import Router, RouteServices
 from hermes.server.routes import IMPORTS, list_routes
-from hermes.server.turns.runs import RunRegistry
+from hermes.server.runs.runs import RunRegistry
 from hermes.server.turns.server_instance import NodeInstance, ServerInstance
 from hermes.server.turns.stored_responses import ResponseStore
 from hermes.server.turns.turn_runner import TurnRunner
@@ -186,7 +186,7 @@ class Server:
     async def _interrupt_turns(self) -> None:
         slots = self.turns.slots
         for run in list(self.runs.active.values()):
-            run.interrupt()
+            run.leave()
         for session in list(self.turns.sessions.active):
             session.interrupt()
         if self.services.dashboard is not None:

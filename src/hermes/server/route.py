@@ -17,7 +17,7 @@ from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError
 from hermes.server.http.metrics import Metrics
 from hermes.server.nodes.run_orders import RunOrders
-from hermes.server.turns.runs import RunRegistry
+from hermes.server.runs.runs import RunRegistry
 from hermes.server.turns.stored_responses import ResponseStore
 from hermes.server.turns.turn_runner import TurnRunner
 

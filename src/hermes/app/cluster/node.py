@@ -223,6 +223,7 @@ class ClusterNode:
         from hermes.store.postgres.inbox import has_unwoken, renew_wakes
         from hermes.store.postgres.nodes import delete_old_events, remove_dead_owners
         from hermes.store.postgres.shared.turn_locks import remove_dead_locks
+        from hermes.store.postgres.tenants import clear_removed_tenants
 
         database, lease = self.store.database, self.lease.seconds
         dead = self.lease.take_dead()
@@ -248,7 +249,8 @@ class ClusterNode:
         if now - care.swept > _SWEEP_SECONDS:
             care.swept = now
             delete_old = partial(delete_old_events, hours=self.settings.events_hours)
-            await asyncio.to_thread(database.run_apart, delete_old)
+            for work in (delete_old, clear_removed_tenants):
+                await asyncio.to_thread(database.run_apart, work)
 
     def open_folders(self, setup: Setup) -> SessionFolders | None:
         """The folders of sessions, where they are to follow them."""

@@ -42,6 +42,7 @@ class Params(Struct, frozen=True):
     sends=False,
     toolset="delegation",
     timeout=_DAY,
+    starts_work=True,
     words="subagent agent parallel child spawn worker",
 )
 async def delegate_task(p: Params, ctx: ToolContext) -> ToolResult:

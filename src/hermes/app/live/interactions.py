@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Generic, TypeVar
 
 from msgspec import structs
@@ -9,6 +10,7 @@ from msgspec import structs
 from hermes.config.schema import BusyMode
 from hermes.core.events import Answer, Approval, Notice, Question, TurnEvent
 from hermes.core.hooks import SessionHooks
+from hermes.core.message import ToolCall
 
 APPROVAL_SECONDS = 300.0
 """A request that nobody answers in this time is denied."""
@@ -68,6 +70,8 @@ class Interactions:
         """Code that answers instead of a person; the events are then for information only."""
         self.on_resolved: Callable[[str, str | None], None] = lambda question_id, answer: None
         """Called when an approval or a question is no longer open; None: nobody answered."""
+        self.suspend_call: Callable[[ToolCall], AbstractAsyncContextManager[object]] = nullcontext
+        """Entered while a person is asked about a call."""
         self.emit = emit
         self.hooks: SessionHooks | None = None
         self._approvals: PendingQuestions[Approval, Answer] = PendingQuestions()
@@ -86,6 +90,10 @@ class Interactions:
         """The user's answer; None when nobody is present or answers in time."""
         if not self.user_present:
             return None
+        async with self.suspend_call(question.call):
+            return await self._await_hooked(question)
+
+    async def _await_hooked(self, question: Approval) -> Answer | None:
         if self.hooks is None:
             return await self._await_approval(question)
         command = question.command or question.call.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.core.errors import StoreError
 from hermes.core.store import Objects, SessionMeta
+from hermes.store.tables.tenancy import enter_tenant
 
 GROWN = "grown"
 """The event of a session of another process whose data is the place of its last message."""
@@ -24,9 +26,11 @@ _LISTED = 50
 
 
 class Watcher(Protocol):
+    tenant: int
+
     @property
     def watched(self) -> frozenset[str]:
-        """The sessions whose events it gets; it gets changes of all."""
+        """The sessions whose events it gets; it gets changes of all of its tenant."""
 
     def put(self, session_id: str, name: str, data: Any) -> None: ...
 
@@ -41,8 +45,10 @@ class LiveSessions:
         self._watchers: list[Watcher] = []
         self._poll: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._known: dict[str, SessionMeta] | None = None
-        """The sessions as the store had them last; None: it was not asked yet."""
+        self._known: dict[int, dict[str, SessionMeta]] = {}
+        """The sessions as the store had them last, by tenant; none: it was not asked yet."""
+        self._began: dict[int, float] = {}
+        """When the first watcher of a tenant came."""
         self.conversations = LiveConversations(runtime, self.find_session)
         runtime.on_session = self._follow_session
 
@@ -63,6 +69,7 @@ class LiveSessions:
 
     def add_watcher(self, watcher: Watcher) -> None:
         self._watchers.append(watcher)
+        self._began.setdefault(watcher.tenant, time.time())
         self._wake.set()
         if self._poll is None:
             self._poll = self._runtime.spawn_task(self._poll_store(), "sessions of others")
@@ -72,7 +79,7 @@ class LiveSessions:
         if not self._watchers and self._poll is not None:
             self._poll.cancel()
             self._poll = None
-            self._known = None
+            self._known, self._began = {}, {}
 
     async def close(self) -> None:
         self._runtime.on_session = lambda session: None
@@ -105,31 +112,40 @@ class LiveSessions:
         """Tell the watchers what changed in the store, at most a second after it did."""
         while True:
             self._wake.clear()
-            with suppress(StoreError):  # a full disk or a lock: the next round tries again
-                await self._compare_stored()
+            tenants = {watcher.tenant for watcher in self._watchers}
+            for tenant in self._began.keys() - tenants:
+                self._known.pop(tenant, None)
+                del self._began[tenant]
+            for tenant in tenants:
+                with suppress(StoreError), enter_tenant(tenant):  # the next round tries again
+                    await self._compare_stored(tenant)
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._wake.wait()
 
-    async def _compare_stored(self) -> None:
+    async def _compare_stored(self, tenant: int) -> None:
         sessions = self._runtime.store.sessions
         found = {meta.id: meta for meta in await sessions.list_recent(limit=_LISTED)}
-        watched = {id for watcher in self._watchers for id in watcher.watched}
-        known = found if self._known is None else self._known
+        watchers = [watcher for watcher in self._watchers if watcher.tenant == tenant]
+        watched = {id for watcher in watchers for id in watcher.watched}
+        known = self._known.get(tenant)
+        if known is None:
+            began = self._began[tenant]
+            known = {id: meta for id, meta in found.items() if meta.updated < began}
         for session_id in (watched | known.keys()) - found.keys():
             if meta := await sessions.get_meta(session_id):
                 found[session_id] = meta
         for session_id in known.keys() - found.keys():
-            self._tell_all(session_id, DELETED, known[session_id])
+            self._tell_all(tenant, DELETED, known[session_id])
         for session_id, meta in found.items():
             before = known.get(session_id)
             if before != meta or self._has_news(session_id):
-                self._tell_all(session_id, CHANGED, meta)
+                self._tell_all(tenant, CHANGED, meta)
             # At first it is not known with how many messages a watcher began.
-            if self._known is None or before is None or before.messages != meta.messages:
+            if tenant not in self._known or before is None or before.messages != meta.messages:
                 self._tell_growth(meta)
         latest = sorted(found.values(), key=lambda meta: -meta.updated)[: 2 * _LISTED]
-        self._known = {meta.id: meta for meta in latest} | {
+        self._known[tenant] = {meta.id: meta for meta in latest} | {
             id: found[id] for id in watched & found.keys()
         }
 
@@ -150,6 +166,7 @@ class LiveSessions:
         live.shown = news
         return changed
 
-    def _tell_all(self, session_id: str, name: str, data: Any) -> None:
+    def _tell_all(self, tenant: int, name: str, meta: SessionMeta) -> None:
         for watcher in self._watchers:
-            watcher.put(session_id, name, data)
+            if watcher.tenant == tenant:
+                watcher.put(meta.id, name, meta)

@@ -71,7 +71,7 @@ class ReplayHost:
 
     hooks = None
     hands_over = False
-    mark_call: Callable[[str], Awaitable[None]] | None = None
+    mark_call: Callable[[ToolCall], Awaitable[None]] | None = None
 
     def __init__(self, conversation: StoredConversation, workspace: Workspace) -> None:
         self.workspace = workspace

@@ -29,18 +29,20 @@ class Feed:
     """Joins the events of many sessions for one reader. It subscribes and takes the snapshot of a
     session in one step, so that nothing is lost or doubled between them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whose feed it is, and what it may show
         self,
         live: LiveSessions,
         sessions: SessionStore,
         watched: Mapping[str, int],
         *,
+        tenant: int,
         may_see: Callable[[SessionMeta], bool],
         describe: DescribeSession,
         is_signed_in: Callable[[], Awaitable[bool]],
     ) -> None:
         self.reader = ""
         """Who reads; of one reader only the latest feed goes on. Empty: nobody in particular."""
+        self.tenant = tenant
         self.watched = frozenset(watched)
         self._live = live
         self._sessions = sessions

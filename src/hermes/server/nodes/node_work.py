@@ -9,7 +9,7 @@ from hermes.app.session import Session
 from hermes.server.nodes.run_orders import RunOrders
 from hermes.server.nodes.run_recovery import RunRecovery
 from hermes.server.nodes.run_worker import RunWorker
-from hermes.server.turns.runs import RunRegistry
+from hermes.server.runs.runs import RunRegistry
 from hermes.server.turns.turn_runner import TurnRunner
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class NodeWork:
         self._runs = runs
         self._sessions = turns.sessions
         runs.join_nodes(node.inbox, node.notices, node.streams)
-        self.orders = RunOrders(node.store.objects, runs, node.notices)
+        self.orders = RunOrders(node.store.objects, runs, node.notices, node.lease.seconds)
         self._worker = RunWorker(node, runs, recovery, turns.slots, self.orders)
         self._working: asyncio.Task[None] | None = None
 

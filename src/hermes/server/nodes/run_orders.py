@@ -14,11 +14,12 @@ from hermes.core.errors import StoreError
 from hermes.core.events import Answer
 from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
-from hermes.server.turns.runs import Run, RunRegistry
+from hermes.server.runs.runs import Run, RunRegistry
 from hermes.server.turns.stored_runs import ApprovalAnswer, StoredRun, end_run
 from hermes.store.tables.tenancy import enter_tenant
 
 if TYPE_CHECKING:
+    from hermes.store.postgres.inbox import InboxRow
     from hermes.store.postgres.notices import NodeNotices
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ LOOK_SECONDS = 2.0
 """How often a node looks for orders whose notice was lost while it works on runs."""
 _RESULT_SECONDS = 0.5
 _PATIENCE = 30.0
-_MAX_RESULTS = 1000
+_MAX_ORDERS = _MAX_RESULTS = 1000
 _UNANSWERED = "The node that works on this run does not answer. Nothing was changed. Try again."
 
 
@@ -57,7 +58,11 @@ class RunOrders:
     """Carries orders to the node that works on a run. An order is carried out once: whoever deletes
     it does so. One for a run whose node died counts before anything else of it is run."""
 
-    def __init__(self, objects: Objects, runs: RunRegistry, notices: "NodeNotices") -> None:
+    def __init__(
+        self, objects: Objects, runs: RunRegistry, notices: "NodeNotices", lease_seconds: float
+    ) -> None:
+        self._patience = lease_seconds + _PATIENCE
+        """By then another node has taken over from one that died."""
         self._objects = objects
         self._runs = runs
         self._notices = notices
@@ -68,14 +73,19 @@ class RunOrders:
 
     async def send_order(self, owner: str, state: StoredRun, order: RunOrder) -> OrderResult:
         """Have the order carried out elsewhere; ApiError when it is refused there or nobody
-        answers."""
+        answers. What steers a run that no node has begun is kept for the one that does."""
+        if order.action == "approve" and state.status == "queued":
+            raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
         id = secrets.token_hex(16)
         order = structs.replace(order, sender=self._notices.node)
         self._results[id] = asyncio.Event()
         try:
-            await self._objects.put(ORDER_KIND, id, msgspec.msgpack.encode(order), owner=owner)
+            body = msgspec.msgpack.encode(order)
+            await self._objects.put(ORDER_KIND, id, body, owner=owner, keep_latest=_MAX_ORDERS)
+            if order.action == "steer" and await self._find_unbegun(state) is not None:
+                return OrderResult(state.status)
             self._notices.send(state.node, "orders", order.run_id)
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 result = await self._wait_for_result(owner, id)
         except TimeoutError:
             if await self._objects.remove(ORDER_KIND, id, owner=owner):
@@ -92,16 +102,21 @@ class RunOrders:
 
     async def cancel_waiting(self, owner: str, state: StoredRun) -> bool:
         """End a run that no node has begun; False: one has."""
-        inbox = self._runs.inbox
-        if inbox is None or state.server:
+        inbox, row = self._runs.inbox, await self._find_unbegun(state)
+        if inbox is None or row is None:
             return False
-        rows = await inbox.list_rows(state.session_id)
-        row = next((row for row in rows if row.ref == state.run_id), None)
-        if row is None or not await inbox.remove(state.session_id, row.id, unless_begun=True):
+        if not await inbox.remove(state.session_id, row.id, unless_begun=True):
             return False
         state.output = None
         await end_run(self._objects, owner, state)
         return True
+
+    async def _find_unbegun(self, state: StoredRun) -> "InboxRow | None":
+        """The row of a run that no node has begun."""
+        if self._runs.inbox is None or state.server:
+            return None
+        rows = await self._runs.inbox.list_rows(state.session_id)
+        return next((row for row in rows if row.ref == state.run_id and not row.began), None)
 
     async def _wait_for_result(self, owner: str, id: str) -> OrderResult:
         while True:
@@ -139,7 +154,7 @@ class RunOrders:
         for found in await self._objects.list_all(ORDER_KIND):
             order = msgspec.msgpack.decode(found.body, type=RunOrder)
             run = runs.get(order.run_id)
-            if run is None:
+            if run is None or run.is_leaving:
                 continue
             if not await self._objects.remove(ORDER_KIND, found.id, owner=found.owner):
                 continue

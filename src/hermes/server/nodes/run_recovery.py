@@ -11,12 +11,13 @@ from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.requests.turn_request import decode_request
-from hermes.server.turns.runs import Run, RunRegistry
+from hermes.server.runs.runs import Run, RunRegistry
 from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.stored_runs import (
     KIND,
     LOST,
     SUSPENDED,
+    UNOWNED,
     PastFrames,
     StoredRun,
     end_run,
@@ -83,9 +84,13 @@ class RunRecovery:
                 await slot.enter_async_context(self._turns.slots.reserve_slot(principal))
             if not await self._claim_run(owner, state):
                 return
-            run = await self.prepare_run(principal, owner, state)
-            if run is not None:
-                self._runs.spawn_run(run, slot.pop_all())
+            self._runs.prepared.add(state.run_id)
+            try:
+                run = await self.prepare_run(principal, owner, state)
+                if run is not None:
+                    self._runs.spawn_run(run, slot.pop_all())
+            finally:
+                self._runs.prepared.discard(state.run_id)
 
     async def prepare_run(
         self, principal: Principal | None, owner: str, state: StoredRun
@@ -95,8 +100,9 @@ class RunRecovery:
         now = time.time()
         recent = [when for when in state.attempts if when > now - SUSPENSION_SECONDS]
         is_suspended = was_lost and len(recent) >= MAX_TAKEOVERS
-        if principal is None or not state.request or is_suspended:
-            await end_run(self._objects, owner, state, SUSPENDED if is_suspended else LOST)
+        error = SUSPENDED if is_suspended else LOST if not state.request else ""
+        if principal is None or error:
+            await end_run(self._objects, owner, state, error or UNOWNED)
             return None
         state.server = self._instance.token
         self._note_files(state)

@@ -9,8 +9,8 @@ import msgspec
 from hermes.server.http.principals import Principal
 from hermes.server.nodes.run_orders import RunOrders
 from hermes.server.nodes.run_recovery import RunRecovery
-from hermes.server.turns import runs as run_registry
-from hermes.server.turns.runs import RunRegistry
+from hermes.server.runs import runs as run_registry
+from hermes.server.runs.runs import RunRegistry
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.stored_runs import KIND, StoredRun
 from hermes.store.tables.tenancy import CURRENT_TENANT, enter_tenant

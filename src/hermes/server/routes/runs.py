@@ -15,9 +15,9 @@ from hermes.server.nodes.run_orders import OrderResult, RunOrder
 from hermes.server.requests.turn_input import parse_history, parse_input
 from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
+from hermes.server.runs.runs import Run, RunRegistry
 from hermes.server.turns.idempotency import read_key_header
 from hermes.server.turns.repeats import hash_request
-from hermes.server.turns.runs import Run, RunRegistry
 from hermes.server.turns.sse import send_frames
 from hermes.server.turns.stored_runs import ApprovalAnswer, RunObject, StoredRun
 

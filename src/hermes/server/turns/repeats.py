@@ -177,7 +177,7 @@ class TurnWatch:
         if not isinstance(event, ToolStarted) or event.call.name in self._names:
             return
         tool = self._tools.get(event.call.name)
-        if tool is not None and (tool.has_effects or tool.forward):
+        if tool is not None and not (tool.is_repeatable and tool.forward is None):
             self._names += (event.call.name,)
             if not self._hash:
                 self._hash = hash_request(self._call)

@@ -1,12 +1,13 @@
 """Runs as they are stored: their state, and the frames of their events."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from hermes.core.events import Answer
 from hermes.core.store import Objects
 from hermes.server.http.response_schemas import RunStatus, TokenUsage
 from hermes.server.turns import turn_events
@@ -15,10 +16,15 @@ KIND = "run"
 CALL_KIND = "call"
 ENDED = frozenset({"completed", "failed", "cancelled"})
 _PAGE_FRAMES = 500
+_SHOWN = ("approval_id", "command", "reason", "choices")
 KEPT = (
     "The work so far is kept in its session; to continue, start another run with that session_id."
 )
 LOST = f"The server stopped during this run. {KEPT}"
+UNOWNED = (
+    "The key that started this run is not accepted any more: it was removed, or its tenant is "
+    f"suspended. {KEPT}"
+)
 UNSTORED = f"The end of this run could not be stored. {KEPT}"
 SUSPENDED = f"This run was taken over 3 times in 10 minutes and is suspended. {KEPT}"
 
@@ -39,9 +45,17 @@ class RunObject(Struct, omit_defaults=True):
 
 class ApprovalAnswer(Struct, omit_defaults=True):
     run_id: str
-    choice: Literal["once", "session", "always", "deny"]
-    applied: Literal["once", "session", "always", "deny"] | None = None
+    choice: Answer
+    applied: Answer | None = None
     """Present when less was granted than chosen: once, or for the session."""
+
+
+class EarlyAnswer(Struct, frozen=True):
+    """To an approval that is to be asked again: what was chosen, and what is granted."""
+
+    approval_id: str
+    choice: Answer
+    applied: Answer
 
 
 class StoredRun(Struct):
@@ -73,6 +87,7 @@ class StoredRun(Struct):
     """What it was told and has not read."""
     unknown: tuple[str, ...] = ()
     """The calls that ran when a server died: nobody knows how they ended."""
+    answers: tuple[EarlyAnswer, ...] = ()
 
     @property
     def node(self) -> str:
@@ -93,6 +108,9 @@ class CallMarks(Protocol):
 
     async def mark_started(self, session_id: str, run_id: str, call_id: str) -> None: ...
 
+    async def remove_mark(self, session_id: str, run_id: str, call_id: str) -> None:
+        """It has not begun after all."""
+
     async def list_started(self, session_id: str, run_id: str) -> frozenset[str]: ...
 
     async def close_run(self, session_id: str, run_id: str, unknown: Sequence[str]) -> None:
@@ -107,6 +125,9 @@ class StoredMarks:
 
     async def mark_started(self, session_id: str, run_id: str, call_id: str) -> None:
         await self._objects.put(CALL_KIND, f"{run_id}/{call_id}", b"", owner=run_id)
+
+    async def remove_mark(self, session_id: str, run_id: str, call_id: str) -> None:
+        await self._objects.remove(CALL_KIND, f"{run_id}/{call_id}", owner=run_id)
 
     async def list_started(self, session_id: str, run_id: str) -> frozenset[str]:
         found = await self._objects.list_all(CALL_KIND, owner=run_id)
@@ -126,19 +147,32 @@ class PastFrames(Struct, frozen=True):
     count: int
     shown: str
     """The text since the last call of a tool: it may be part of an answer that was not recorded."""
+    asked: Mapping[str, Mapping[str, Any]] = {}
+    """The approvals that wait for an answer, by id, as they were shown."""
 
 
 async def read_past(objects: Objects, run_id: str) -> PastFrames:
     number, shown = 0, ""
+    asked: dict[str, dict[str, Any]] = {}
     while page := await objects.read_events(run_id, after=number, limit=_PAGE_FRAMES):
         number += len(page)
         for frame in page:
             if b"\nevent: message.delta\n" in frame:
-                data = frame.partition(b"\ndata: ")[2].partition(b"\n")[0]
-                shown += msgspec.json.decode(data)["delta"]
+                shown += _read_data(frame)["delta"]
             elif b"\nevent: tool." in frame:
                 shown = ""
-    return PastFrames(number, shown)
+                if b"\nevent: tool.completed\n" in frame:
+                    asked.pop(_read_data(frame)["toolCallId"], None)
+            elif b"\nevent: approval.request\n" in frame:
+                data = _read_data(frame)
+                asked[data["approval_id"]] = {name: data[name] for name in _SHOWN}
+            elif b"\nevent: approval.responded\n" in frame:
+                asked.pop(_read_data(frame)["approval_id"], None)
+    return PastFrames(number, shown, asked)
+
+
+def _read_data(frame: bytes) -> Any:
+    return msgspec.json.decode(frame.partition(b"\ndata: ")[2].partition(b"\n")[0])
 
 
 async def end_run(objects: Objects, owner: str, state: StoredRun, error: str = "") -> None:

@@ -86,9 +86,26 @@ def remove_tenant(db: Connection[Any], name: str) -> None:
     with db.transaction():
         tenant = find_tenant(db, name, lock=True)
         db.execute("DELETE FROM public.tenants WHERE id = %s", (tenant.id,))
-        for table in list_tenant_tables(db):
-            statement: Any = f'DELETE FROM public."{table}" WHERE tenant = %s'
-            db.execute(statement, (tenant.id,))
+        _delete_rows(db, [tenant.id])
+
+
+def clear_removed_tenants(db: Connection[Any]) -> None:
+    """Delete what turns have still stored that ran when their tenant was removed."""
+    sql = (
+        "SELECT g.id FROM public.tenant_ids s, generate_series(1, s.last_value) AS g (id)"
+        " WHERE NOT EXISTS (SELECT 1 FROM public.tenants t WHERE t.id = g.id)"
+    )
+    if ids := [id for (id,) in db.execute(sql)]:
+        _delete_rows(db, ids)
+
+
+def _delete_rows(db: Connection[Any], tenants: list[int]) -> None:
+    for table in list_tenant_tables(db):
+        statement: Any = (
+            f'DELETE FROM public."{table}" r WHERE r.tenant = ANY(%s)'
+            " AND NOT EXISTS (SELECT 1 FROM public.tenants t WHERE t.id = r.tenant)"
+        )
+        db.execute(statement, (tenants,))
 
 
 def list_tenant_tables(db: Connection[Any]) -> list[str]:

@@ -46,6 +46,7 @@ def _find_flows(p: Params) -> tuple[frozenset[Source], bool]:
     toolset="schedule",
     flows=_find_flows,
     asks_itself=True,
+    starts_work=True,
     timeout=_RUN_SECONDS,
     words="cron timer remind reminder every day daily weekly hourly later at time recurring job",
 )

@@ -86,6 +86,7 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
         dashboard.live,
         sessions,
         watched,
+        tenant=call.principal.tenant,
         may_see=partial(is_owner, call.principal),
         describe=dashboard.describe_listed,
         is_signed_in=is_signed_in,

@@ -17,6 +17,10 @@ class PostgresCalls:
     async def mark_started(self, session_id: str, run_id: str, call_id: str) -> None:
         await self._execute(_MARK, session_id, call_id, session_id)
 
+    async def remove_mark(self, session_id: str, run_id: str, call_id: str) -> None:
+        sql = "DELETE FROM calls WHERE session = ? AND call = ? AND state = 'started'"
+        await self._execute(sql, session_id, call_id)
+
     async def list_started(self, session_id: str, run_id: str) -> frozenset[str]:
         sql = "SELECT call FROM calls WHERE session = ? AND state = 'started'"
         return await self._database.read(

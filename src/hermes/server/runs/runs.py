@@ -22,6 +22,8 @@ from hermes.core.store import Objects
 from hermes.server.http.errors import RETRY_AFTER, ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.requests.turn_request import TurnRequest, encode_request
+from hermes.server.runs.run_approvals import RunApprovals
+from hermes.server.runs.run_calls import RunCalls
 from hermes.server.turns import turn_events
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.outcome import explain_failure
@@ -80,9 +82,11 @@ class Run:
         self._begun = self._continued = self._lost = False
         self._session: Session | None = None
         self._events: ClientEvents | None = None
-        self._cancelled = self._is_given_up = False
-        self._started_calls: set[str] = set()
-        self._has_marks = False
+        self._cancelled = self._is_given_up = self._hands_over = False
+        self.is_leaving = False
+        """Whether it ends here at once, and goes on elsewhere."""
+        self._calls = RunCalls(turns.marks, state.run_id)
+        self._approvals = RunApprovals(state)
         self.news = asyncio.Event()
         """Set, and replaced by a new one, whenever there is something new to read."""
         self.on_news: Callable[[], None] = lambda: None
@@ -96,11 +100,13 @@ class Run:
         died."""
         self._frames, self._shown = past.count, past.shown
         self._continued, self._lost = begun, lost
+        self._approvals.continue_after(past.asked)
 
     async def cancel(self) -> None:
         if self.state.has_ended:
             return
         self._cancelled = True
+        self._set_hand_over(hands_over=False)
         self.state.status = "stopping"
         self.interrupt()
         await self._save_state()
@@ -113,12 +119,27 @@ class Run:
         """Stop what it does at once: another node may continue it by now."""
         if not self._is_given_up:
             self._is_given_up = True
-            self.interrupt()
+            self.leave()
 
     def hand_over(self) -> None:
-        """Let another node continue after the step that runs now."""
+        """Let another node continue after the step that runs now; at once where this only waits for
+        approvals, which are asked for again there."""
+        if not self._cancelled:
+            self._set_hand_over(hands_over=True)
+            if self._calls.are_waiting(self._approvals.waiting_calls):
+                self.leave()
+
+    def leave(self) -> None:
+        """Stop what it does at once, to go on elsewhere if there are other nodes."""
+        if self.can_hand_over and not self._cancelled:
+            self._set_hand_over(hands_over=True)
+            self.is_leaving = True
+        self.interrupt()
+
+    def _set_hand_over(self, *, hands_over: bool) -> None:
+        self._hands_over = hands_over
         if self._session is not None:
-            self._session.host.hands_over = True
+            self._session.host.hands_over = hands_over
 
     async def steer(self, text: str) -> None:
         if self._session is None and not self._begun:
@@ -134,23 +155,13 @@ class Run:
     async def answer_approval(
         self, choice: Answer, approval_id: str, *, saves: bool
     ) -> ApprovalAnswer:
-        """Answer this approval, or the oldest pending one if no id is given. An approval that can
-        only be granted once is granted once, and one that may not be saved (`saves`) for the
-        session; the answer says so."""
-        pending = self._session.interactions.pending_approvals if self._session is not None else ()
-        found = next((a for a in pending if not approval_id or a.id == approval_id), None)
-        if found is None or self._session is None:
-            raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
-        applied = choice if choice in found.choices else "once"
-        if applied == "always" and not saves:
-            applied = "session"
-        self._session.interactions.answer_approval(found.id, applied)
-        self.state.status = "waiting_for_approval" if len(pending) > 1 else "running"
-        data = {"approval_id": found.id, "choice": choice}
-        if applied != choice:
-            data["applied"] = applied
-        await self._record_frames([self._encode_frame("approval.responded", data)])
-        return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else applied)
+        """Answer an approval as `RunApprovals.answer` does."""
+        answer, shown = self._approvals.answer(choice, approval_id, saves=saves)
+        if shown is None:
+            await self._save_state()
+        else:
+            await self._record_frames([self._encode_frame("approval.responded", shown)])
+        return answer
 
     async def run_to_end(self) -> None:
         """Run the turn to its end; an error ends the run as failed."""
@@ -159,7 +170,9 @@ class Run:
             async with opening as session:
                 self._session, self._begun = session, True
                 session.interactions.user_present = True
-                session.host.mark_call = self._mark_call
+                session.host.hands_over = self._hands_over
+                self._calls.watch_session(session)
+                self._approvals.interactions = session.interactions
                 self.state.session_id = session.id
                 self.state.status = "running"
                 if self.state.request and self.state.place < 0:
@@ -168,7 +181,8 @@ class Run:
                 await self._tell_resumption(session, cut)
                 await self._save_state()
                 await self._run_turn(session, cut)
-                await self._close_marks(session)
+                if self.state.has_ended:
+                    await self._calls.close(self.state.unknown)
         except (ApiError, HermesError) as error:
             if self._is_given_up:  # the run has not failed: it goes on where the database is
                 raise
@@ -178,28 +192,12 @@ class Run:
                 await asyncio.shield(self._fail_run(LOST))
             raise
         finally:
-            self._session = None
+            self._session = self._approvals.interactions = None
 
     def wake_readers(self) -> None:
         news, self.news = self.news, asyncio.Event()
         news.set()
         self.on_news()
-
-    async def _mark_call(self, call_id: str) -> None:
-        assert self._session is not None
-        self._has_marks = True
-        await self._turns.marks.mark_started(self._session.id, self.state.run_id, call_id)
-
-    async def _find_marks(self, session: Session) -> frozenset[str]:
-        """The calls that a server before this one began."""
-        found = await self._turns.marks.list_started(session.id, self.state.run_id)
-        self._has_marks = bool(found)
-        return found
-
-    async def _close_marks(self, session: Session) -> None:
-        if self._has_marks and self.state.has_ended:
-            state = self.state
-            await self._turns.marks.close_run(session.id, state.run_id, state.unknown)
 
     async def _tell_resumption(self, session: Session, cut: CutTurn | None) -> None:
         messages = session.transcript.history.messages
@@ -208,7 +206,7 @@ class Run:
             return
         unknown = [call.id for call in calls]
         self.state.unknown = (*self.state.unknown, *unknown)
-        data = {"attempt": len(self.state.attempts), "unknown": unknown}
+        data = {"attempt": len(self.state.attempts) or 1, "unknown": unknown}
         await self._record_frames([self._encode_frame("run.resumed", data)])
 
     async def _find_cut(self, session: Session) -> CutTurn | None:
@@ -217,7 +215,7 @@ class Run:
             return None
         messages = session.transcript.history.messages
         shown = "" if messages[-1].role == "assistant" else self._shown
-        return CutTurn(NODE_DIED, await self._find_marks(session), shown)
+        return CutTurn(NODE_DIED, await self._calls.list_begun(), shown)
 
     async def _run_turn(self, session: Session, cut: CutTurn | None) -> None:
         events = self._events = self._turns.follow_events(session)
@@ -227,7 +225,7 @@ class Run:
             session.submit(self._request.prompt)
         session.host.pending_steer += self.state.guidance
         self.state.guidance = ()
-        if self._cancelled or self._is_given_up:
+        if self._cancelled or self.is_leaving or self._is_given_up:
             events.stop_turn()
         async for first in events:
             frames: list[bytes] = []
@@ -240,17 +238,23 @@ class Run:
                 await self._record_frames(frames)
             elif self.handed_over or self.state.status != self.saved.status:
                 await self._save_state()
+            for shown in self._approvals.give_early_answers():
+                await self._record_frames([self._encode_frame("approval.responded", shown)])
+            if self._hands_over and not self.is_leaving:
+                self.hand_over()
             if self.state.has_ended or self.handed_over:
                 break
 
     def _encode_turn_event(self, event: TurnEvent) -> list[bytes]:
         match event:
             case events.ToolStarted(call):
-                self._started_calls.add(call.id)
-            case events.ToolDone(result) if result.call_id not in self._started_calls:
-                return []
+                self._calls.note_start(call.id)
+            case events.ToolDone(result):
+                self._approvals.note_end(result.call_id)
+                if not self._calls.note_end(result.call_id):
+                    return []
             case Approval():
-                return [self._request_approval(event)]
+                return [self._encode_frame("approval.request", self._approvals.note_request(event))]
             case Question(id) if self._session is not None:  # clients cannot answer questions
                 self._session.interactions.answer_question(id, None)
                 return []
@@ -269,7 +273,7 @@ class Run:
             return False
         if self._is_given_up and result.error_code == "unavailable":
             return True
-        is_leaving = self._is_given_up or self._turns.slots.closed
+        is_leaving = self.is_leaving or self._is_given_up or self._turns.slots.closed
         return is_leaving and result.status == "interrupted"
 
     def _note_hand_over(self) -> None:
@@ -278,19 +282,8 @@ class Run:
         if self._is_given_up:
             self.state.attempts = (*self.state.attempts, time.time())
         if self._session is not None:
-            self.state.guidance = tuple(self._session.host.pending_steer)
-
-    def _request_approval(self, approval: Approval) -> bytes:
-        self.state.status = "waiting_for_approval"
-        data = {
-            "approval_id": approval.id,
-            "command": approval.command
-            or approval.diff
-            or turn_events.label_call(approval.call, full=True),
-            "reason": approval.summary,
-            "choices": list(approval.choices),
-        }
-        return self._encode_frame("approval.request", data)
+            unread = self._session.take_unread_guidance()
+            self.state.guidance = (*unread, *self._session.host.pending_steer)
 
     def _end_run(self, result: TurnResult) -> bytes:
         self._turns.metrics.count_turn(result)
@@ -352,6 +345,8 @@ class RunRegistry:
         self._spawn = spawn
         self._instance = instance
         self.active: dict[str, Run] = {}
+        self.prepared: set[str] = set()
+        """Runs of dead servers that this one has taken over and not begun yet."""
         self._notices: NodeNotices | None = None
         self._streams: OwnerStreams | None = None
         self._followers: dict[str, set[str]] = {}
@@ -471,7 +466,8 @@ class RunRegistry:
         if found is None:
             return None
         state = msgspec.msgpack.decode(found.body, type=StoredRun)
-        if not state.has_ended and state.server == self._instance.token and self.inbox is None:
+        is_mine = state.server == self._instance.token and run_id not in self.prepared
+        if not state.has_ended and is_mine and self.inbox is None and run_id not in self.active:
             with suppress(StoreError):  # the next request will try again
                 await end_run(self._objects, owner, state, UNSTORED)
         return state

@@ -1,0 +1,1 @@
+"""Runs: turns that need no connected client."""
