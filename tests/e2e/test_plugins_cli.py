@@ -115,8 +115,8 @@ async def test_a_command_is_tested_with_a_sample(tmp_path: Path) -> None:
     code += "'reason': e['tool_name']}))"
     hook = tmp_path / "hook.py"
     hook.write_text(code)
-    row = {"command": f"{sys.executable} {hook}", "matcher": "term"}
-    home = Home(tmp_path, hooks={"pre_tool_call": [row, row | {"matcher": "other"}]})
+    row = {"command": f"{sys.executable} {hook}", "matcher": "term.*"}
+    home = Home(tmp_path, hooks={"pre_tool_call": [row, row | {"matcher": "term"}]})
     ran = await run_hermes(["hooks", "test", "pre_tool_call", "--json"], home)
     first, second = json.loads(ran.stdout)
     assert first["answer"] == {"action": "block", "message": "terminal"}

@@ -518,7 +518,7 @@ class ShellHook(Section, frozen=True):
     command: Annotated[str, Meta(min_length=1)]
     """A program and its arguments; no shell reads it."""
     matcher: str = ""
-    """A regular expression for the names of tools; empty: all."""
+    """A regular expression for whole names of tools; empty: all."""
     timeout: Annotated[float, Meta(gt=0)] = 10
 
 

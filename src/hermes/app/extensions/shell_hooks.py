@@ -96,7 +96,7 @@ def add_shell_hooks(
 def _matches_tool(pattern: re.Pattern[str], keywords: dict[str, Any]) -> bool:
     if not pattern.pattern or "tool_name" not in keywords:
         return True
-    return pattern.search(keywords["tool_name"]) is not None
+    return pattern.fullmatch(keywords["tool_name"]) is not None
 
 
 async def _call_command(
