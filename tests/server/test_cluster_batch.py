@@ -197,7 +197,7 @@ async def test_a_run_is_stopped_by_name_and_goes_on(tmp_path: Path, postgres_ser
         async with asyncio.timeout(90):
             while not read_rows(
                 url,
-                "SELECT 1 FROM objects WHERE position('stopped' IN "
+                'SELECT 1 FROM objects WHERE position(\'"state":"stopped"\' IN '
                 "convert_from(body, 'UTF8')) > 0 AND kind = 'batch_run'",
             ):
                 await asyncio.sleep(0.05)
