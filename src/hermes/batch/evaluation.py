@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from hermes.app.agents import Options
 from hermes.app.session import Session
-from hermes.batch.dataset import BatchItem
+from hermes.batch.dataset import BatchItem, Dataset
 from hermes.batch.eval_file import EvalCase, EvalFile, JudgeCheck
 from hermes.batch.expectations import CaseOutcome, find_failures
 from hermes.batch.results import ItemRecord
@@ -22,6 +22,7 @@ from hermes.batch.runner import ItemRunner
 from hermes.batch.workspace import open_workspaces
 from hermes.config.load import Setup
 from hermes.config.paths import cache_folder
+from hermes.config.private_files import replace_file
 from hermes.core.events import TurnResult
 from hermes.core.message import user_message
 from hermes.core.store import Store
@@ -110,6 +111,7 @@ async def run_evaluation(
     ]
     settings = _make_settings(folder, found, extent, len(items))
     folder.write_settings(settings)
+    replace_file(folder.items_file, Dataset(tuple(items)).encode_items())
     store = SqliteStore(folder.database)
     try:
         await store.wait_until_open()

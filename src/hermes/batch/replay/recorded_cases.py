@@ -81,6 +81,7 @@ class RecordedRun:
     """The tapes of an earlier run of an evaluation."""
 
     def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
         self._name = folder.path.name
         self._store = SqliteStore(folder.database)
 
@@ -88,9 +89,10 @@ class RecordedRun:
         await self._store.close()
 
     async def find_extent(self, found: EvalFile) -> EvalExtent:
-        """With which models, and how often, the cases were run."""
+        """With which models, in their order, and how often the cases were run."""
         metas = await self._store.sessions.list_recent(limit=_ALL, source=SOURCE)
-        ids = [meta.key.removeprefix(f"{self._name}/") for meta in reversed(metas)]
+        begun = {meta.key.removeprefix(f"{self._name}/") for meta in metas}
+        ids = [item.id for item in self._folder.read_items().items if item.id in begun]
         parts = [
             id.removeprefix(f"{case.name}#").rpartition("#")
             for case in found.cases
